@@ -88,6 +88,8 @@ pub struct Settings {
     pub unix_socket: Option<String>,
     /// Redis clients are sent to the gateway that owns a key, and keys of one request must share a slot.
     pub redis_cluster: bool,
+    /// Redis clients are told who owns a key, whether they are sent there or not.
+    pub tells_owners: bool,
     /// Monotonic time at which the gateway started.
     pub started_us: u64,
     /// `-D`: prefix delimiter for per-prefix statistics, and whether they are kept from the start.
@@ -135,6 +137,7 @@ impl Default for Settings {
             listen: String::new(),
             unix_socket: None,
             redis_cluster: false,
+            tells_owners: true,
             started_us: 0,
             prefix_delimiter: b':',
             counts_prefixes: false,

@@ -26,7 +26,7 @@ mod tests {
     /// Bit by bit, as the polynomial says.
     fn slowly(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(u32::MAX, |sum, &byte| {
-            (0..8).fold(sum ^ u32::from(byte), |sum, _| sum >> 1 ^ 0x82f6_3b78 * (sum & 1))
+            (0..8).fold(sum ^ u32::from(byte), |sum, _| (sum >> 1) ^ (0x82f6_3b78 * (sum & 1)))
         })
     }
 

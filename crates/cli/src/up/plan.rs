@@ -132,7 +132,7 @@ impl Plan {
         let mut flags = Flags::of("gateway");
         flags.put("--memcached", or_off(memcached));
         flags.put("--redis", or_off(redis));
-        flags.put("--redis-cluster", if config.redis_cluster { "on" } else { "off" });
+        flags.put("--redis-cluster", config.redis_cluster);
         flags.put("--coordinator", self.coordinator());
         flags.put("--forward", self.forward(place));
         flags.put("--value-bytes-max", config.value_bytes_max);

@@ -15,6 +15,9 @@ pub const REDIS_VERSION: &str = "7.0.15";
 const SECTION_NAMES: [&str; 8] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "cluster", "keyspace"];
 
+/// Those that tell something of the store.
+const OF_STORE: [&str; 4] = ["memory", "stats", "replication", "keyspace"];
+
 /// Which sections a client wants, in the order in which they are told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sections([bool; SECTION_NAMES.len()]);
@@ -31,15 +34,22 @@ impl Sections {
         }
         Sections(wanted)
     }
+
+    /// Is the store to be asked?
+    pub fn need_store(&self) -> bool {
+        self.wanted().any(|section| OF_STORE.contains(&section))
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &'static str> {
+        SECTION_NAMES.into_iter().zip(self.0).filter_map(|(section, is_wanted)| is_wanted.then_some(section))
+    }
 }
 
-/// The text of the wanted sections.
-pub fn render(sections: &Sections, stats: &StoreStats, now: Now, shared: &Shared) -> String {
+/// The text of the wanted sections. Without an answer of the store its numbers are left out: Redis answers whatever is the
+/// matter, and clients take an error for a server that is not ready.
+pub fn render(sections: &Sections, stats: Option<&StoreStats>, now: Now, shared: &Shared) -> String {
     let mut text = String::new();
-    for (section, wanted) in SECTION_NAMES.into_iter().zip(sections.0) {
-        if !wanted {
-            continue;
-        }
+    for section in sections.wanted() {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
@@ -100,13 +110,16 @@ fn clients(fields: &mut Fields<'_>, shared: &Shared) {
     fields.field("blocked_clients", 0);
 }
 
-fn memory(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
+fn memory(fields: &mut Fields<'_>, stats: Option<&StoreStats>, shared: &Shared) {
     let policy = if shared.settings.evict_when_full { "allkeys-lru" } else { "noeviction" };
-    fields.title("Memory").field("used_memory", stats.bytes_used);
-    fields.field("used_memory_human", human(stats.bytes_used));
-    fields.field("used_memory_dataset", stats.bytes_stored);
-    fields.field("maxmemory", stats.bytes_limit);
-    fields.field("maxmemory_human", human(stats.bytes_limit));
+    fields.title("Memory");
+    if let Some(stats) = stats {
+        fields.field("used_memory", stats.bytes_used);
+        fields.field("used_memory_human", human(stats.bytes_used));
+        fields.field("used_memory_dataset", stats.bytes_stored);
+        fields.field("maxmemory", stats.bytes_limit);
+        fields.field("maxmemory_human", human(stats.bytes_limit));
+    }
     fields.field("maxmemory_policy", policy);
 }
 
@@ -118,32 +131,38 @@ fn persistence(fields: &mut Fields<'_>) {
     fields.field("aof_rewrite_in_progress", 0);
 }
 
-fn counters(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
+fn counters(fields: &mut Fields<'_>, stats: Option<&StoreStats>, shared: &Shared) {
     let counters = &shared.counted();
     fields.title("Stats").field("total_connections_received", counters.connections_total);
     fields.field("total_commands_processed", counters.commands_total);
     fields.field("total_net_input_bytes", counters.bytes_read);
     fields.field("total_net_output_bytes", counters.bytes_written);
     fields.field("rejected_connections", counters.connections_rejected);
-    fields.field("expired_keys", stats.expired_total);
-    fields.field("evicted_keys", stats.evicted_total);
+    if let Some(stats) = stats {
+        fields.field("expired_keys", stats.expired_total);
+        fields.field("evicted_keys", stats.evicted_total);
+    }
     fields.field("keyspace_hits", counters.get_hits);
     fields.field("keyspace_misses", counters.get_misses);
-    fields.field("degraded_reads", stats.degraded_reads_total);
+    if let Some(stats) = stats {
+        fields.field("degraded_reads", stats.degraded_reads_total);
+    }
 }
 
 /// Parity takes the place of replicas: there are none, and WAIT tells the holders.
-fn replication(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
+fn replication(fields: &mut Fields<'_>, stats: Option<&StoreStats>, shared: &Shared) {
     fields.title("Replication").field("role", "master");
     fields.field("connected_slaves", 0);
     fields.field("erasure_code", shared.settings.code);
-    fields.field("nodes_alive", stats.nodes_alive);
-    fields.field("nodes_total", stats.nodes_total);
+    if let Some(stats) = stats {
+        fields.field("nodes_alive", stats.nodes_alive);
+        fields.field("nodes_total", stats.nodes_total);
+    }
 }
 
-fn keyspace(fields: &mut Fields<'_>, stats: &StoreStats) {
+fn keyspace(fields: &mut Fields<'_>, stats: Option<&StoreStats>) {
     fields.title("Keyspace");
-    if stats.objects > 0 {
+    if let Some(stats) = stats.filter(|stats| stats.objects > 0) {
         fields.field("db0", format_args!("keys={},expires=0,avg_ttl=0", stats.objects));
     }
 }

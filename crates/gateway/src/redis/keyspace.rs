@@ -135,6 +135,9 @@ impl KeyspaceWork {
             *found = Found::default();
         }
         match (&mut *self, result) {
+            (KeyspaceWork::Info { sections }, Err(_)) => {
+                encode::verbatim_text(&mut out, protocol, info::render(sections, None, now, shared).as_bytes());
+            }
             (_, Err(error)) if shared.settings.redis_cluster => store_error_in_cluster(error).encode(&mut out),
             (_, Err(error)) => store_error(error).encode(&mut out),
             (KeyspaceWork::Count | KeyspaceWork::CountSlot { .. }, Ok(KeyspaceReply::Count(count))) => {
@@ -157,7 +160,7 @@ impl KeyspaceWork {
                 return self.gather_keys(shared, next, keys);
             }
             (KeyspaceWork::Info { sections }, Ok(KeyspaceReply::Stats(stats))) => {
-                encode::verbatim_text(&mut out, protocol, info::render(sections, &stats, now, shared).as_bytes());
+                encode::verbatim_text(&mut out, protocol, info::render(sections, Some(&stats), now, shared).as_bytes());
             }
             (_, Ok(_)) => UNEXPECTED.encode(&mut out),
         }

@@ -40,8 +40,7 @@ pub struct GatewayConfig {
     /// What Redis clients are told instead of where it really listens for them.
     pub redis_advertise: Option<SocketAddr>,
     pub membership: GatewayMembership,
-    /// Redis clients are sent to the gateway that owns a key.
-    pub redis_cluster: bool,
+    pub redis_cluster: RedisCluster,
     pub when_full: WhenFull,
     pub value_bytes_max: usize,
     /// Unit of the small-write threshold and of padding.
@@ -137,6 +136,41 @@ impl FromStr for StaticNode {
 impl<'de> Deserialize<'de> for StaticNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What Redis clients are told of other gateways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RedisCluster {
+    /// They are sent to the gateway that owns a key.
+    On,
+    /// Who owns what is told, and any gateway serves any key.
+    #[default]
+    Off,
+    /// Nothing, as by a Redis without cluster: there are clients that take whoever answers CLUSTER for a part of one.
+    None,
+}
+
+impl FromStr for RedisCluster {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(RedisCluster::On),
+            "off" => Ok(RedisCluster::Off),
+            "none" => Ok(RedisCluster::None),
+            _ => Err(format!("{text:?} is neither on nor off nor none")),
+        }
+    }
+}
+
+impl fmt::Display for RedisCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RedisCluster::On => "on",
+            RedisCluster::Off => "off",
+            RedisCluster::None => "none",
+        })
     }
 }
 
@@ -255,10 +289,10 @@ pub struct GatewayOptions {
     /// Without a coordinator: units of ownership and parallelism [default: 4]
     #[arg(long, env = "SHORTTAIL_GATEWAY_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
-    /// Send Redis clients to the gateway that owns a key, as Redis Cluster does; otherwise any gateway serves any key
-    /// [default: off]
-    #[arg(long, env = "SHORTTAIL_GATEWAY_REDIS_CLUSTER", value_name = "on|off")]
-    pub redis_cluster: Option<Text<Switch>>,
+    /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve any
+    /// key; none: the same, and refuse CLUSTER, as a Redis without cluster does [default: off]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_REDIS_CLUSTER", value_name = "on|off|none")]
+    pub redis_cluster: Option<Text<RedisCluster>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
     #[arg(long, env = "SHORTTAIL_GATEWAY_WHEN_FULL", value_name = "evict|error")]
     pub when_full: Option<WhenFull>,
@@ -411,7 +445,7 @@ impl GatewayOptions {
             forward_advertise: self.forward_advertise,
             redis_advertise,
             membership,
-            redis_cluster: self.redis_cluster.is_some_and(|switch| switch.0.0),
+            redis_cluster: self.redis_cluster.map(|told| told.0).unwrap_or_default(),
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes_max.as_usize(),
             block_bytes: block_bytes("gateway", self.block_bytes)?.as_usize(),

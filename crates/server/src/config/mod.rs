@@ -38,7 +38,8 @@ pub use environment::check_environment;
 pub use error::{ConfigError, Setting};
 pub use file::{ConfigFile, EXAMPLE};
 pub use gateway::{
-    GatewayConfig, GatewayMembership, GatewayOptions, Mode, StaticCluster, StaticNode, UnixSocketConfig, WhenFull,
+    GatewayConfig, GatewayMembership, GatewayOptions, Mode, RedisCluster, StaticCluster, StaticNode, UnixSocketConfig,
+    WhenFull,
 };
 pub use launcher::LauncherOptions;
 pub use log::LogLevel;

@@ -18,7 +18,7 @@ use super::coordinator::{
 };
 use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
-use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull};
+use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, RedisCluster, WhenFull};
 use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
 use super::metadata::{MetadataOptions, MetadataSpec};
@@ -43,8 +43,7 @@ pub struct UpConfig {
     /// What is said of metadata; without a word it is kept in the directory.
     pub metadata: MetadataOptions,
     pub partition_count: Option<u16>,
-    /// Redis clients are sent to the gateway that owns a key.
-    pub redis_cluster: bool,
+    pub redis_cluster: RedisCluster,
     pub when_full: WhenFull,
     pub value_bytes_max: Size,
     pub block_bytes: Size,
@@ -206,10 +205,10 @@ pub struct UpOptions {
     /// for each gateway]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
-    /// Send Redis clients to the gateway that owns a key, as Redis Cluster does; otherwise any gateway serves any key
-    /// [default: off]
-    #[arg(long, env = "SHORTTAIL_UP_REDIS_CLUSTER", value_name = "on|off")]
-    pub redis_cluster: Option<Text<Switch>>,
+    /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve any
+    /// key; none: the same, and refuse CLUSTER, as a Redis without cluster does [default: off]
+    #[arg(long, env = "SHORTTAIL_UP_REDIS_CLUSTER", value_name = "on|off|none")]
+    pub redis_cluster: Option<Text<RedisCluster>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
     #[arg(long, env = "SHORTTAIL_UP_WHEN_FULL", value_name = "evict|error")]
     pub when_full: Option<WhenFull>,
@@ -404,7 +403,7 @@ impl UpOptions {
             dir: self.dir,
             metadata,
             partition_count: self.partitions.map(within_bounds).transpose()?,
-            redis_cluster: self.redis_cluster.is_some_and(|switch| switch.0.0),
+            redis_cluster: self.redis_cluster.map(|told| told.0).unwrap_or_default(),
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes("up", self.value_bytes_max)?,
             block_bytes: block_bytes("up", self.block_bytes)?,

@@ -138,14 +138,14 @@ pub fn gateway(control: &Address) -> (GatewayControl, Events) {
 }
 
 fn gateway_of(addresses: Addresses) -> (GatewayControl, Events) {
-    use crate::config::{GatewayConfig, GatewayMembership, WhenFull};
+    use crate::config::{GatewayConfig, GatewayMembership, RedisCluster, WhenFull};
     let config = GatewayConfig {
         memcached: None,
         redis: None,
         unix_socket: None,
         admin: None,
         membership: GatewayMembership::Coordinator(addresses),
-        redis_cluster: false,
+        redis_cluster: RedisCluster::Off,
         when_full: WhenFull::Evict,
         value_bytes_max: 1 << 20,
         block_bytes: 4 << 10,

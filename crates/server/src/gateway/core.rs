@@ -255,7 +255,7 @@ impl Core {
                 ToCore::Client { stream, protocol } => self.serve(stream, protocol),
                 ToCore::Guest { stream } => self.serve_guest(stream),
                 ToCore::Ask(passed) => {
-                    if asks_stats(&passed.ask) {
+                    if asks_stats(&passed.ask.request) {
                         self.tell_counters();
                     }
                     self.exchange.ask_as_core(self.now, passed);

@@ -41,7 +41,7 @@ use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS};
 use super::neighbours::{Identity, Neighbours, Outcome};
 use super::table::{Owner, Table};
 use super::tenures::Tenures;
-use super::waiting::{NEWS_US_MAX, REST_US, WAIT_US_MAX, Waiter, Waiting, WaitingTotal};
+use super::waiting::{NEWS_US_MAX, REST_US, STATS_WAIT_US_MAX, WAIT_US_MAX, Waiter, Waiting, WaitingTotal};
 use super::writes::Writes;
 use crate::net::Outlet;
 
@@ -141,7 +141,7 @@ impl Exchange {
 
     /// A client of this core asks.
     pub fn ask(&mut self, now: Now, token: Token, request: Request<AnyCommand>) {
-        let deadline_us = now.mono_us + WAIT_US_MAX;
+        let deadline_us = now.mono_us + if asks_stats(&request) { STATS_WAIT_US_MAX } else { WAIT_US_MAX };
         match (self.table.partition_of(&request), request) {
             (None, Request::Keyspace(KeyspaceRequest::Own(request))) => {
                 // How a gateway is, it says whatever becomes of others.
@@ -534,6 +534,9 @@ pub fn is_stats(answer: &Answer) -> bool {
     matches!(answer, Some(Reply::Keyspace(Ok(KeyspaceReply::Stats(_)))))
 }
 
-pub fn asks_stats(ask: &Ask) -> bool {
-    matches!(ask.request, Request::Keyspace(KeyspaceRequest::Stats))
+pub fn asks_stats(request: &Request<AnyCommand>) -> bool {
+    match request {
+        Request::Keyspace(KeyspaceRequest::Own(request)) => matches!(**request, KeyspaceRequest::Stats),
+        request => matches!(request, Request::Keyspace(KeyspaceRequest::Stats)),
+    }
 }

@@ -25,6 +25,8 @@ use crate::session::Shared;
 use crate::topology::{GatewayPlace, Place, SlotRange, Topology};
 
 const CROSS_SLOT: CommandError = CommandError::CROSS_SLOT;
+/// With `--redis-cluster none`, as by a Redis that is no part of a cluster.
+pub const DISABLED: CommandError = CommandError::fixed("ERR This instance has cluster support disabled");
 const NOT_SERVED: CommandError = CommandError::fixed("CLUSTERDOWN Hash slot not served");
 
 /// The name of a gateway, as long as Redis' are: 40 hexadecimal digits.
@@ -56,6 +58,11 @@ fn host(place: &Place, connection: &Connection) -> String {
 /// reach it.
 fn address(gateway: &GatewayPlace, connection: &Connection) -> (String, u16) {
     gateway.redis.as_ref().map_or_else(Default::default, |place| (host(place, connection), place.port))
+}
+
+/// Is it one that a Redis without cluster refuses?
+pub fn is_of_cluster(spec: &CommandSpec) -> bool {
+    spec.name.starts_with("cluster|") || ["cluster", "readonly", "readwrite", "asking"].contains(&spec.name)
 }
 
 /// As Redis does with `cluster-enabled`: refuses keys of several slots, and sends those that other gateways serve there.

@@ -4,7 +4,7 @@ use shorttail_wire::resp::{encode, parse_i64};
 
 use crate::redis::error::CommandError;
 use crate::redis::glob::{Case, Glob};
-use crate::redis::info::Sections;
+use crate::redis::info::{Sections, render};
 use crate::redis::keyspace::{Filter, Found, KeyspaceWork, encode_scan, next_cursor};
 use crate::redis::limits;
 use crate::redis::plan::{Call, Handled, Plan};
@@ -80,5 +80,11 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
 }
 
 pub fn info(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Keyspace(KeyspaceWork::Info { sections: Sections::named(call.args.skip(1).iter()) }))
+    let sections = Sections::named(call.args.skip(1).iter());
+    if !sections.need_store() {
+        let text = render(&sections, None, call.now, call.shared);
+        encode::verbatim_text(call.out, call.protocol(), text.as_bytes());
+        return Ok(Plan::Answered);
+    }
+    Ok(Plan::Keyspace(KeyspaceWork::Info { sections }))
 }

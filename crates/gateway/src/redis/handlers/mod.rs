@@ -50,6 +50,9 @@ pub fn handle(
     if !connection.authenticated() && !spec.needs_no_authentication() {
         return Err(CommandError::NO_AUTH);
     }
+    if !shared.settings.tells_owners && cluster::is_of_cluster(spec) {
+        return Err(cluster::DISABLED);
+    }
     if shared.settings.redis_cluster {
         cluster::redirect(spec, args, connection, shared)?;
     }

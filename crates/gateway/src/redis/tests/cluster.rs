@@ -46,6 +46,22 @@ fn slot_of(key: &str) -> u16 {
     Slot::of_key(key.as_bytes()).number()
 }
 
+/// StackExchange.Redis, rueidis and others take whoever answers CLUSTER for a part of one, and refuse keys of several slots.
+#[test]
+fn who_is_to_tell_nothing_refuses_what_a_redis_without_cluster_does() {
+    let mut client = client(false);
+    let settings = Settings { tells_owners: false, ..Settings::default() };
+    client.shared.settings = settings;
+    let refused = "-ERR This instance has cluster support disabled";
+    for command in
+        ["CLUSTER SLOTS", "cluster nodes", "CLUSTER HELP", "CLUSTER KEYSLOT a", "READONLY", "READWRITE", "ASKING"]
+    {
+        assert_eq!(client.say(command), refused, "{command}");
+    }
+    client.script(&[("CLUSTER", "-ERR wrong number of arguments for 'cluster' command"), ("MSET a 1 b 2", "+OK")]);
+    client.script(&[("MGET a b", "*2 $1 1 $1 2"), ("CONFIG GET cluster-enabled", "*2 $15 cluster-enabled $2 no")]);
+}
+
 #[test]
 fn slots_have_gateways() {
     let mut client = client(false);

@@ -136,6 +136,27 @@ fn info_and_config_tell_settings_and_counters() {
     assert!(client.say("INFO stats").contains("keyspace_hits:0"));
 }
 
+/// ioredis takes an error for a server that is not ready, and connects anew for ever.
+#[test]
+fn info_tells_what_it_knows_when_the_store_does_not_answer() {
+    let mut client = Client::new();
+    client.send(b"INFO server clients\r\nINFO persistence\r\n");
+    assert!(client.asked.is_empty(), "these need nothing of it");
+    assert!(String::from_utf8_lossy(&client.settle()).contains("redis_version:7.0.15"));
+
+    client.send(b"INFO\r\n");
+    let (id, _) = client.asked.pop().expect("this does");
+    let reply = Reply::Keyspace(Err(StoreError::NotOwner));
+    client.session.handle_reply(client.now, &mut client.shared, id, reply, &mut |_, _| panic!("nothing more is asked"));
+    let told = String::from_utf8_lossy(&client.settle()).into_owned();
+    for field in ["redis_version:", "loading:0", "role:master", "maxmemory_policy:", "keyspace_hits:", "# Keyspace"] {
+        assert!(told.contains(field), "{field} in {told}");
+    }
+    for unknown in ["used_memory", "evicted_keys", "nodes_alive", "db0"] {
+        assert!(!told.contains(unknown), "{unknown} in {told}");
+    }
+}
+
 #[test]
 fn commands_are_described() {
     let mut client = Client::new();

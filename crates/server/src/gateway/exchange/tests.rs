@@ -242,6 +242,29 @@ fn a_master_answers_for_all_that_clients_are_told_it_has() {
     }
 }
 
+/// A client that connects asks it first, and others' commands stand behind it.
+#[test]
+fn how_much_there_is_is_not_waited_for_as_long_as_a_key() {
+    const NONE: [u64; 0] = [];
+    let mut world = World::new();
+    let own = KeyspaceRequest::Own(Box::new(KeyspaceRequest::Stats));
+    for (seq, request) in [(1, KeyspaceRequest::Count), (2, KeyspaceRequest::Stats), (3, own)] {
+        let token = Token { connection: 1, id: RequestId { seq, part: 0 } };
+        world.exchange.ask(world.now, token, Request::Keyspace(request));
+    }
+    let asked_us = world.now.mono_us;
+    let mut answers = |at_us| {
+        world.now.mono_us = at_us;
+        world.exchange.housekeep(world.now, world.poll.registry());
+        let answers = std::iter::from_fn(|| world.exchange.poll_answer(world.now));
+        answers.map(|(token, _)| token.id.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(answers(asked_us + STATS_WAIT_US_MAX - 1), NONE, "nobody serves yet");
+    assert_eq!(answers(asked_us + STATS_WAIT_US_MAX), [2, 3]);
+    assert_eq!(answers(asked_us + WAIT_US_MAX - 1), NONE);
+    assert_eq!(answers(asked_us + WAIT_US_MAX), [1]);
+}
+
 /// Whoever asks takes all that it named for flushed.
 #[test]
 fn a_guest_flushes_what_it_names_where_all_of_it_is_here() {
