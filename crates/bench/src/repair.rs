@@ -190,6 +190,8 @@ struct Run {
 /// The cluster does not start, repair does not end in time, anything is lost, stale or wrong, or a goal was to be
 /// enforced and is missed.
 pub fn run(options: RepairOptions) -> anyhow::Result<()> {
+    let phases = [options.healthy_seconds, options.counting_seconds, options.beside_seconds];
+    ensure!(phases.iter().all(|&seconds| seconds > 0.0), "each phase before the kill takes some time");
     let (mut runs, mut all) = (Vec::new(), PhaseSamples::default());
     for number in 1..=options.runs {
         if options.runs > 1 {

@@ -15,8 +15,9 @@ pub const REDIS_VERSION: &str = "7.0.15";
 const SECTION_NAMES: [&str; 8] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "cluster", "keyspace"];
 
-/// Those that tell something of the store.
-const OF_STORE: [&str; 4] = ["memory", "stats", "replication", "keyspace"];
+/// Those that tell something of the store beside other things, and those that tell nothing else.
+const PARTLY_OF_STORE: [&str; 2] = ["stats", "replication"];
+const OF_STORE: [&str; 2] = ["memory", "keyspace"];
 
 /// Which sections a client wants, in the order in which they are told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +38,12 @@ impl Sections {
 
     /// Is the store to be asked?
     pub fn need_store(&self) -> bool {
-        self.wanted().any(|section| OF_STORE.contains(&section))
+        self.wanted().any(|section| OF_STORE.contains(&section) || PARTLY_OF_STORE.contains(&section))
+    }
+
+    /// Is there something to tell without it?
+    pub fn need_more_than_store(&self) -> bool {
+        self.wanted().any(|section| !OF_STORE.contains(&section))
     }
 
     fn wanted(&self) -> impl Iterator<Item = &'static str> {
@@ -45,26 +51,27 @@ impl Sections {
     }
 }
 
-/// The text of the wanted sections. Without an answer of the store its numbers are left out: Redis answers whatever is the
-/// matter, and clients take an error for a server that is not ready.
+/// The text of the wanted sections. Without an answer of the store its numbers are left out, and sections that would be empty:
+/// Redis answers whatever is the matter, and clients take an error for a server that is not ready.
 pub fn render(sections: &Sections, stats: Option<&StoreStats>, now: Now, shared: &Shared) -> String {
     let mut text = String::new();
-    for section in sections.wanted() {
+    for section in sections.wanted().filter(|section| stats.is_some() || !OF_STORE.contains(section)) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
         let mut fields = Fields { text: &mut text };
-        match section {
-            "server" => server(&mut fields, now, shared),
-            "clients" => clients(&mut fields, shared),
-            "memory" => memory(&mut fields, stats, shared),
-            "persistence" => persistence(&mut fields),
-            "stats" => counters(&mut fields, stats, shared),
-            "replication" => replication(&mut fields, stats, shared),
-            "cluster" => {
+        match (section, stats) {
+            ("server", _) => server(&mut fields, now, shared),
+            ("clients", _) => clients(&mut fields, shared),
+            ("memory", Some(stats)) => memory(&mut fields, stats, shared),
+            ("persistence", _) => persistence(&mut fields),
+            ("stats", stats) => counters(&mut fields, stats, shared),
+            ("replication", stats) => replication(&mut fields, stats, shared),
+            ("cluster", _) => {
                 fields.title("Cluster").field("cluster_enabled", u8::from(shared.settings.redis_cluster));
             }
-            _ => keyspace(&mut fields, stats),
+            ("keyspace", Some(stats)) => keyspace(&mut fields, stats),
+            _ => {}
         }
     }
     text
@@ -110,16 +117,13 @@ fn clients(fields: &mut Fields<'_>, shared: &Shared) {
     fields.field("blocked_clients", 0);
 }
 
-fn memory(fields: &mut Fields<'_>, stats: Option<&StoreStats>, shared: &Shared) {
+fn memory(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
     let policy = if shared.settings.evict_when_full { "allkeys-lru" } else { "noeviction" };
-    fields.title("Memory");
-    if let Some(stats) = stats {
-        fields.field("used_memory", stats.bytes_used);
-        fields.field("used_memory_human", human(stats.bytes_used));
-        fields.field("used_memory_dataset", stats.bytes_stored);
-        fields.field("maxmemory", stats.bytes_limit);
-        fields.field("maxmemory_human", human(stats.bytes_limit));
-    }
+    fields.title("Memory").field("used_memory", stats.bytes_used);
+    fields.field("used_memory_human", human(stats.bytes_used));
+    fields.field("used_memory_dataset", stats.bytes_stored);
+    fields.field("maxmemory", stats.bytes_limit);
+    fields.field("maxmemory_human", human(stats.bytes_limit));
     fields.field("maxmemory_policy", policy);
 }
 
@@ -160,9 +164,9 @@ fn replication(fields: &mut Fields<'_>, stats: Option<&StoreStats>, shared: &Sha
     }
 }
 
-fn keyspace(fields: &mut Fields<'_>, stats: Option<&StoreStats>) {
+fn keyspace(fields: &mut Fields<'_>, stats: &StoreStats) {
     fields.title("Keyspace");
-    if let Some(stats) = stats.filter(|stats| stats.objects > 0) {
+    if stats.objects > 0 {
         fields.field("db0", format_args!("keys={},expires=0,avg_ttl=0", stats.objects));
     }
 }

@@ -135,7 +135,7 @@ impl KeyspaceWork {
             *found = Found::default();
         }
         match (&mut *self, result) {
-            (KeyspaceWork::Info { sections }, Err(_)) => {
+            (KeyspaceWork::Info { sections }, Err(_)) if sections.need_more_than_store() => {
                 encode::verbatim_text(&mut out, protocol, info::render(sections, None, now, shared).as_bytes());
             }
             (_, Err(error)) if shared.settings.redis_cluster => store_error_in_cluster(error).encode(&mut out),

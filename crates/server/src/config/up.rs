@@ -206,7 +206,7 @@ pub struct UpOptions {
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve any
-    /// key; none: the same, and refuse CLUSTER, as a Redis without cluster does [default: off]
+    /// key; none: serve any key, and refuse CLUSTER, as a Redis without cluster does [default: off]
     #[arg(long, env = "SHORTTAIL_UP_REDIS_CLUSTER", value_name = "on|off|none")]
     pub redis_cluster: Option<Text<RedisCluster>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]

@@ -15,9 +15,9 @@ use shorttail_gateway::forward::Ask;
 /// Microseconds for which a request waits: what it takes to find a gateway silent (1.5 s), until what nodes promised it
 /// is over (1 s), and to take over. An error in time is better than a later answer.
 pub const WAIT_US_MAX: u64 = 4_000_000;
-/// The same of a question how much there is: clients ask it when they connect (ioredis) or beside others' commands on one
-/// connection, and are told what is known.
-pub const STATS_WAIT_US_MAX: u64 = 2_000_000;
+/// The same of a question how much there is, which holds up what stands behind it on its connection, and which some clients ask
+/// before anything else: most take-overs are over by then.
+pub const STATS_WAIT_US_MAX: u64 = 3_000_000;
 /// Requests that wait in a gateway, over all its cores: in a planned hand-over all that clients ask of a tenure, of
 /// which one core may have most.
 pub const WAITING_MAX: usize = 65_536;

@@ -102,14 +102,18 @@ impl Directory {
     }
 }
 
-/// With all above it, if it is not there.
+/// With all above it, if it is not there. What was made is synced where that is allowed; the one right above always is: it may
+/// have been made by a process that died before it synced.
 fn make(path: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> =
-        path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let made = path.ancestors().take_while(is_missing).count().max(1);
     std::fs::create_dir_all(path)?;
-    for made in missing {
-        let above = made.parent().filter(|above| !above.as_os_str().is_empty());
-        sync_directory(above.unwrap_or(Path::new(".")))?;
+    for made in path.ancestors().take(made) {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match sync_directory(above) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
     }
     Ok(())
 }

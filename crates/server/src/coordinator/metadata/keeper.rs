@@ -18,7 +18,7 @@ use crate::clock::Clock;
 /// With so many news that the loop did not take it stands still: three renewals are a lease.
 const UNTAKEN_MAX: usize = 3;
 /// Until the next look whether it goes on.
-const STILL: Duration = Duration::from_millis(250);
+const STILL: Duration = Duration::from_millis(50);
 /// When nothing is due.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Certificates are checked on it; the default of 2 MiB would be most of the coordinator's memory map.

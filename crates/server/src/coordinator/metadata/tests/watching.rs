@@ -47,6 +47,11 @@ impl Ear {
         }
     }
 
+    /// As a loop does that lives.
+    fn take_all(&mut self) {
+        while self.keeper.poll_news().is_some() {}
+    }
+
     fn leads(&mut self) {
         self.hear(|news| matches!(news, News::Leads { .. }).then_some(()));
     }
@@ -103,7 +108,10 @@ fn who_follows_hears_that_the_leader_resigned_and_who_leads_then() {
     let mut first = Ear::open(&server, "first");
     first.leads();
     let mut others = ["second", "third"].map(|name| Ear::open(&server, name));
-    others.iter_mut().for_each(|other| other.follows("first"));
+    for other in &mut others {
+        first.take_all();
+        other.follows("first");
+    }
     drop(first);
     let [second, third] = &mut others;
     let is_second = second.hear(|news| match news {
