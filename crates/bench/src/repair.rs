@@ -5,8 +5,8 @@
 //!               '-- p99 undisturbed '----- p99 beside each ------'-- p99 degraded '-- MB/s, p99 meanwhile
 //! ```
 //! Before the kill, two measures of what this machine allows: the p99 beside as many processors as nodes rebuild on that do
-//! nothing but count (see `counting`), and beside the estimate's own work, at the rate that repair is to reach. What these
-//! do to the p99, any repair that keeps as much busy does.
+//! nothing but count (see `counting`), and beside the estimate's own work, at the rate that repair is to reach. They tell
+//! what keeping as much busy costs by itself.
 //!
 //! Between the kill and the repair what was lost is decoded when it is read, and nothing is rebuilt: what repair itself
 //! adds is the difference to that phase. Its first [`SETTLING_S`] are left out: the death is being noticed.
