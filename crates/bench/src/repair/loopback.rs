@@ -1,12 +1,16 @@
 //! What a machine could rebuild at best: chunks arrive over loopback TCP, `k` for each lost one, are decoded, and the
 //! result is copied to its place.
 //!
-//! One thread sends, one receives, decodes and copies, as many sources as the code needs: no requests, no checksums, no
-//! memory management, nobody else. Sources and results lie in more memory than caches hold, as those of nodes do.
+//! One thread sends, one receives, decodes and copies, as many sources as the code needs: no requests, no checksums,
+//! nobody else. Sources and results lie in more memory than caches hold, as those of nodes do.
+//!
+//! Results go to memory that is there already, so nothing is taken from the system: what no repair does. Or to new memory,
+//! in the cheapest way that there is: written to a file in memory, the kernel takes pages and clears none.
 //!
 //! The same work beside a load, at a given pace and in the lowest scheduling class, says what any repair at that rate does
 //! to clients on this machine: see [`Estimator::beside`].
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
@@ -14,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
 use shorttail_codes::{Code, Plan};
 
@@ -43,6 +48,25 @@ pub struct Estimator {
     rebuilt: Vec<u8>,
 }
 
+/// Where results go.
+enum Results<'a> {
+    There(&'a mut [u8]),
+    New(File),
+}
+
+impl Results<'_> {
+    fn put(&mut self, chunk: u64, decoded: &[u8]) -> anyhow::Result<()> {
+        match self {
+            Results::There(memory) => {
+                let place = place_of(chunk, memory);
+                memory[place].copy_from_slice(decoded);
+                Ok(())
+            }
+            Results::New(file) => file.write_all(decoded).context("no memory for what is rebuilt"),
+        }
+    }
+}
+
 impl Estimator {
     /// For `bytes` of chunks, of stripes whose first data chunk is lost.
     ///
@@ -59,7 +83,15 @@ impl Estimator {
     /// # Errors
     /// The loopback fails.
     pub fn measure(&mut self, bytes: u64) -> anyhow::Result<Loopback> {
-        self.rebuild(bytes, None)
+        self.rebuild(bytes, false, None)
+    }
+
+    /// The same, into new memory.
+    ///
+    /// # Errors
+    /// The loopback fails, or there is no memory.
+    pub fn measure_into_new(&mut self, bytes: u64) -> anyhow::Result<Loopback> {
+        self.rebuild(bytes, true, None)
     }
 
     /// Rebuilds so many MB in each of `seconds`, while nothing else wants the processors.
@@ -68,22 +100,26 @@ impl Estimator {
     /// The loopback fails.
     pub fn beside(&mut self, mb_per_s: f64, seconds: f64) -> anyhow::Result<Loopback> {
         let per_chunk = Duration::from_secs_f64(CHUNK_BYTES as f64 / 1e6 / mb_per_s);
-        self.rebuild((mb_per_s * seconds * 1e6) as u64, Some(per_chunk))
+        self.rebuild((mb_per_s * seconds * 1e6) as u64, false, Some(per_chunk))
     }
 
     /// `per_chunk`: a chunk begins so long after the one before, and the threads are in the lowest class.
-    fn rebuild(&mut self, bytes: u64, per_chunk: Option<Duration>) -> anyhow::Result<Loopback> {
+    fn rebuild(&mut self, bytes: u64, into_new: bool, per_chunk: Option<Duration>) -> anyhow::Result<Loopback> {
         let count = chunks_of(bytes);
         let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
         let address = listener.local_addr()?;
         let Estimator { plan, sources, rebuilt } = self;
+        let mut results = if into_new { Results::New(new_memory()?) } else { Results::There(rebuilt) };
         let started = Instant::now();
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(address, sources, count, per_chunk));
-            receive(&listener, plan, rebuilt, count, per_chunk.is_some())?;
+            receive(&listener, plan, &mut results, count, per_chunk.is_some())?;
             sender.join().expect("the sender panicked")
         })?;
         let (seconds, bytes) = (started.elapsed().as_secs_f64(), count * CHUNK_BYTES as u64);
+        if let Results::There(memory) = results {
+            std::hint::black_box(memory);
+        }
         Ok(Loopback { sources: self.sources.len(), bytes, seconds, mb_per_s: bytes as f64 / 1e6 / seconds })
     }
 }
@@ -96,6 +132,11 @@ fn chunks_of(bytes: u64) -> u64 {
 fn memory(bytes: u64) -> Vec<u8> {
     let length = chunks_of(bytes).min(CHUNKS_IN_MEMORY) as usize * CHUNK_BYTES;
     (0..length).map(|at| (at % 251) as u8).collect()
+}
+
+/// A file in memory without a page yet.
+fn new_memory() -> anyhow::Result<File> {
+    Ok(memfd_create("shorttail-bench-rebuilt", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?.into())
 }
 
 /// Where a chunk lies in its memory.
@@ -126,7 +167,7 @@ fn send(address: SocketAddr, sources: &[Vec<u8>], count: u64, per_chunk: Option<
 fn receive(
     listener: &TcpListener,
     plan: &Plan,
-    rebuilt: &mut [u8],
+    results: &mut Results<'_>,
     count: u64,
     in_lowest_class: bool,
 ) -> anyhow::Result<()> {
@@ -145,10 +186,8 @@ fn receive(
         }
         let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         plan.decode(&parts, &mut decoded);
-        let place = place_of(chunk, rebuilt);
-        rebuilt[place].copy_from_slice(&decoded);
+        results.put(chunk, &decoded)?;
     }
-    std::hint::black_box(rebuilt);
     Ok(())
 }
 
@@ -165,6 +204,8 @@ mod tests {
         let estimate = estimator.measure(bytes).expect("a loopback");
         assert_eq!((estimate.sources, estimate.bytes), (4, bytes));
         assert!(estimate.mb_per_s > 0.0);
+        let estimate = estimator.measure_into_new(bytes).expect("a loopback, and memory");
+        assert_eq!((estimate.sources, estimate.bytes), (4, bytes));
         assert!(Estimator::new(&Code::parse("rs:3+0").expect("a code"), 1).is_err());
     }
 
