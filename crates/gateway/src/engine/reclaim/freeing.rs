@@ -219,7 +219,7 @@ impl<C: Command> Engine<C> {
         self.end_emptied(id);
     }
 
-    /// A stripe that is lost is over.
+    /// A stripe that is lost is over. `members`: who is to free it.
     pub(in crate::engine) fn declare_void_of(&mut self, id: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
         let (ending, doomed) = (Ending::Waits, Vec::new());
         self.voids.emptied.insert(id, Emptied { partition, members, ending, only_by_record: false, doomed });
@@ -298,6 +298,7 @@ impl<C: Command> Engine<C> {
 
     pub(in crate::engine) fn forget_stripe(&mut self, id: StripeId) {
         self.repair.forget(id);
+        self.forget_loss(id);
         self.forget_moves(id);
         if let Some(slot) = self.stripes.slot_of(id) {
             self.stripes.remove(slot);

@@ -28,8 +28,8 @@ impl<C: Command> Engine<C> {
         for (partition, version, at) in picture.flushes_due() {
             self.inherit_flush_due(partition, version, at);
         }
-        for (id, (partition, members)) in picture.take_losses() {
-            self.note_loss(id, partition, members);
+        for (id, partition) in picture.take_losses() {
+            self.note_loss(id, partition);
         }
         for found in picture.take_striped() {
             self.adopt_striped(found);

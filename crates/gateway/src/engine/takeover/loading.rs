@@ -444,7 +444,7 @@ impl<C: Command> Engine<C> {
             let Some(mut picture) = loading.picture.take() else { break };
             if content.is_lossy {
                 tracing::error!(?stripe, "more members are gone than the code tolerates: the stripe is lost");
-                picture.take_lost(stripe, load.partition, load.members);
+                picture.take_lost(stripe, load.partition);
             } else {
                 // Whoever prepares knows too little to judge: see `bring_up_to_date`.
                 let is_void = |manifest: &_| !self.is_preparing() && self.is_void_manifest(load.partition, manifest);

@@ -6,13 +6,13 @@
 //! the loss as a whole.
 //!
 //! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss. As that one may be
-//! able to read them, what ends records in there, tombstones, is kept as long (rule R3).
+//! able to read them, what ends records in there, tombstones and floors, is kept as long (rule R3): until a durable record
+//! says that the stripe is void. Who its members were at last nobody knows for sure, so every node is told to free it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use shorttail_codes::Code;
-use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
+use shorttail_units::{PartitionId, Slot, StripeId, Version};
 
 use crate::command::Command;
 use crate::engine::Engine;
@@ -21,7 +21,8 @@ use crate::engine::state::index::StripeSlot;
 #[derive(Debug)]
 struct LostStripe {
     partition: PartitionId,
-    members: Arc<[NodeId]>,
+    /// All that it may have held was flushed. It exists until it is void.
+    is_flushed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -30,8 +31,8 @@ pub struct Losses {
 }
 
 impl<C: Command> Engine<C> {
-    pub(super) fn note_loss(&mut self, id: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
-        self.losses.stripes.insert(id, LostStripe { partition, members });
+    pub(super) fn note_loss(&mut self, id: StripeId, partition: PartitionId) {
+        self.losses.stripes.insert(id, LostStripe { partition, is_flushed: false });
     }
 
     /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What is not marked
@@ -56,12 +57,14 @@ impl<C: Command> Engine<C> {
         lost + self.repair.losing.count()
     }
 
+    /// Was the stripe lost, and is not void yet?
     pub(in crate::engine) fn is_lost(&self, id: StripeId) -> bool {
         self.losses.stripes.contains_key(&id)
     }
 
+    /// May a key that is not found have been in a stripe that was lost?
     pub(in crate::engine) fn has_losses(&self) -> bool {
-        !self.losses.stripes.is_empty()
+        self.losses.stripes.values().any(|lost| !lost.is_flushed)
     }
 
     /// May a lost stripe have held something newer of a key of this slot than a record of this version, or than its
@@ -71,7 +74,8 @@ impl<C: Command> Engine<C> {
             return false;
         }
         let partition = self.config.partition_of(slot);
-        let mut lost = self.losses.stripes.iter().filter(|(_, lost)| lost.partition == partition);
+        let concerns = |lost: &LostStripe| lost.partition == partition && !lost.is_flushed;
+        let mut lost = self.losses.stripes.iter().filter(|(_, lost)| concerns(lost));
         lost.any(|(id, _)| found.is_none_or(|version| version.epoch() <= id.epoch()))
     }
 
@@ -90,10 +94,33 @@ impl<C: Command> Engine<C> {
 
     /// A flush ended whatever was lost: the remains are declared void.
     pub(in crate::engine) fn end_losses(&mut self, partitions: &BTreeSet<PartitionId>) {
-        let ended = self.losses.stripes.extract_if(.., |_, lost| partitions.contains(&lost.partition));
-        for (id, lost) in ended.collect::<Vec<_>>() {
-            self.declare_void_of(id, lost.partition, lost.members);
+        self.end_losses_that(|_, lost| partitions.contains(&lost.partition));
+    }
+
+    /// As many were ended by an earlier owner's flush, which may not have come to say so: all that such a stripe held is of
+    /// its epoch at most.
+    pub(super) fn end_losses_below_floors(&mut self) {
+        let floors: BTreeMap<PartitionId, Version> =
+            self.losses.stripes.values().map(|lost| (lost.partition, self.floor_of(lost.partition))).collect();
+        self.end_losses_that(|id, lost| id.epoch() < floors[&lost.partition].epoch());
+    }
+
+    fn end_losses_that(&mut self, is_ended: impl Fn(StripeId, &LostStripe) -> bool) {
+        let lost = self.losses.stripes.iter_mut().filter(|(id, lost)| !lost.is_flushed && is_ended(**id, lost));
+        let ended = lost.map(|(&id, lost)| {
+            lost.is_flushed = true;
+            (id, lost.partition)
+        });
+        let ended: Vec<(StripeId, PartitionId)> = ended.collect();
+        for (id, partition) in ended {
+            let all = self.nodes.iter().map(|node| node.id).collect();
+            self.declare_void_of(id, partition, all);
         }
+    }
+
+    /// The stripe is void.
+    pub(in crate::engine) fn forget_loss(&mut self, id: StripeId) {
+        self.losses.stripes.remove(&id);
     }
 }
 
@@ -106,10 +133,13 @@ fn is_readable(code: &Code, lost: u128) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use shorttail_store::record::{Record, RecordKind};
-    use shorttail_units::{CodeShape, Epoch};
+    use shorttail_units::{CodeShape, Epoch, NodeId};
 
     use super::*;
+    use crate::engine::reclaim::freeing::VoidRecord;
     use crate::engine::state::stripes::Stripe;
     use crate::engine::state::testing::engine_of_ready_nodes;
 
@@ -118,7 +148,7 @@ mod tests {
         let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
         let [lost, own] = [1, 2].map(|epoch| StripeId::new(Epoch(epoch), 1));
         let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
-        let held = Stripe::inherited(own, PartitionId(3), members.clone(), Box::from([0; 4]));
+        let held = Stripe::inherited(own, PartitionId(3), members, Box::from([0; 4]));
         let slot = engine.stripes.insert(held);
         let horizon = StripeId::new(Epoch(2), 2).raw().to_le_bytes();
         let version = Version::new(Epoch(2), 1);
@@ -128,10 +158,38 @@ mod tests {
             (is_needed, engine.may_hold_older(slot), engine.oldest_beside(PartitionId(3), own))
         };
         assert_eq!(is_kept(&engine), (false, false, None));
-        engine.note_loss(lost, PartitionId(4), members.clone());
+        engine.note_loss(lost, PartitionId(4));
         assert_eq!(is_kept(&engine), (false, false, None), "of another partition");
-        engine.note_loss(lost, PartitionId(3), members);
+        engine.note_loss(lost, PartitionId(3));
         assert_eq!(is_kept(&engine), (true, true, Some(lost)));
+        // A flush ends the loss; until that is durable the stripe may be found by the next owner.
+        engine.end_losses(&BTreeSet::from([PartitionId(3)]));
+        assert!(!engine.has_losses() && !engine.is_overshadowed(Slot::of_key(b"key"), None));
+        assert_eq!(is_kept(&engine), (true, true, Some(lost)));
+        assert!(engine.is_to_keep(NodeId(7), lost));
+        assert_eq!(engine.pending_frees().count(), 0);
+        engine.void_confirmed(lost, VoidRecord { at: own, bytes: 30 });
+        assert_eq!(is_kept(&engine), (false, false, None));
+        // Also those that were no members when it was lost: a chunk of it may have moved from there.
+        let told: Vec<_> = engine.pending_frees().collect();
+        assert_eq!(told, (0..8).map(|node| (NodeId(node), lost)).collect::<Vec<_>>());
+    }
+
+    /// Its owner answered the flush, and died before the remains were void.
+    #[test]
+    fn a_loss_is_over_for_a_new_owner_that_finds_a_later_floor() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        let [before, beside] = [1, 2].map(|epoch| StripeId::new(Epoch(epoch), 1));
+        let other = StripeId::new(Epoch(1), 2);
+        engine.note_loss(before, PartitionId(3));
+        // That owner may have written more there after the flush.
+        engine.note_loss(beside, PartitionId(3));
+        engine.note_loss(other, PartitionId(1));
+        engine.inherit_floor(PartitionId(3), Version::new(Epoch(2), 9));
+        engine.end_losses_below_floors();
+        assert_eq!(engine.voids.emptied().collect::<Vec<_>>(), [before]);
+        let counts = |id| engine.losses.stripes.get(&id).is_some_and(|lost| !lost.is_flushed);
+        assert_eq!([before, beside, other].map(counts), [false, true, true]);
     }
 
     /// The coordinator gives up one more as long as fewer are lost than the code survives.

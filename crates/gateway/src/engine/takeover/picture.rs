@@ -96,7 +96,7 @@ pub struct Picture {
     floors: BTreeMap<PartitionId, Floor>,
     flushes_due: BTreeMap<PartitionId, Vec<FlushDue>>,
     /// Stripes that cannot be read any more.
-    lost: BTreeMap<StripeId, (PartitionId, Arc<[NodeId]>)>,
+    lost: BTreeMap<StripeId, PartitionId>,
     /// Bytes of what is alive, values of striped objects included.
     pub bytes_stored: u64,
     /// Stripes whose records are to go.
@@ -153,9 +153,9 @@ impl Picture {
     }
 
     /// Notes that nothing is to be had of a stripe any more.
-    pub fn take_lost(&mut self, stripe: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
+    pub fn take_lost(&mut self, stripe: StripeId, partition: PartitionId) {
         if !self.is_void(stripe) {
-            self.lost.insert(stripe, (partition, members));
+            self.lost.insert(stripe, partition);
         }
     }
 
@@ -423,7 +423,7 @@ impl Picture {
         std::mem::take(&mut self.shadowed)
     }
 
-    pub fn take_losses(&mut self) -> BTreeMap<StripeId, (PartitionId, Arc<[NodeId]>)> {
+    pub fn take_losses(&mut self) -> BTreeMap<StripeId, PartitionId> {
         std::mem::take(&mut self.lost)
     }
 

@@ -191,6 +191,8 @@ impl<C: Command> Engine<C> {
             for node in ready.collect::<Vec<_>>() {
                 self.settle_voids_of(node);
             }
+            // Floors are certain by now.
+            self.end_losses_below_floors();
         }
         let cannot_write = !self.awaits_suspects() && (self.too_few_nodes().is_err() || self.spare_stripes() == 0);
         let is_accepted = self.lease.is_accepted(self.now.mono_us);

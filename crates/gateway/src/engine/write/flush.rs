@@ -485,6 +485,11 @@ impl<C: Command> Engine<C> {
         self.is_flushing() || self.is_overdue_in(partition) && !self.flushes.is_given_up
     }
 
+    /// Do rounds wait for a flush that finds no place?
+    pub(in crate::engine) fn holds_rounds_for_overdue(&self) -> bool {
+        self.is_flush_overdue() && !self.flushes.is_given_up
+    }
+
     /// Does a flush keep rounds from beginning? Then the lock's turn comes afterwards.
     pub(super) fn hold_for_flush(&mut self, lock: PoolKey) -> bool {
         let partition = self.locks.get(lock).map(|held| self.config.partition_of(held.slot));

@@ -57,6 +57,18 @@ fn confirm_open(engine: &mut Engine<AnyCommand>) {
     }
 }
 
+/// Nobody else could give writes that wait for it any memory, and the hand-over waits for them.
+#[test]
+fn who_lets_go_reclaims_memory_for_a_flush_that_holds_up_writes() {
+    let mut engine = engine_without_room(PartitionId(1));
+    engine.let_go(engine.now);
+    assert!(!engine.may_reclaim());
+    all_overdue(&mut engine);
+    assert!(engine.may_reclaim());
+    engine.flushes.is_given_up = true;
+    assert!(!engine.may_reclaim(), "writes are refused");
+}
+
 /// The floor that is declared late is above all that was stored meanwhile: so nothing is where there is no place for it.
 #[test]
 fn what_is_acknowledged_after_the_time_of_a_flush_that_finds_no_place_stays() {
