@@ -28,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// From when it owns nothing until other gateways know, and what they had sent it is answered: two heartbeats.
 const SETTLE: Duration = Duration::from_secs(1);
 const NODE_PAUSE: Duration = Duration::from_millis(200);
+/// Nobody waits longer.
+const YEAR_S: u64 = 365 * 24 * 60 * 60;
 /// Between two lines about it.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
@@ -46,7 +48,7 @@ pub enum DrainedMember {
         /// Its number, as `shorttail status` tells it
         id: u16,
         /// Seconds until it is said that it did not end; it goes on nevertheless
-        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+        #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=YEAR_S))]
         within: u64,
     },
     /// Move what a node holds to other nodes
@@ -57,7 +59,7 @@ pub enum DrainedMember {
         #[arg(long)]
         cancel: bool,
         /// Seconds until it is said that it did not end; it goes on nevertheless. 0: do not wait
-        #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+        #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(..=YEAR_S))]
         within: u64,
     },
 }

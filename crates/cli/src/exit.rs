@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use shorttail_server::config::ConfigError;
 
+use crate::lines;
+
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub enum Failure {
@@ -23,15 +25,15 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         match self {
             Failure::Usage(problem) => {
-                eprintln!("shorttail: {problem}");
+                lines::end_with(&format!("shorttail: {problem}"));
                 ExitCode::from(2)
             }
             Failure::Failed(error) => {
-                eprintln!("shorttail: {error:#}");
+                lines::end_with(&format!("shorttail: {error:#}"));
                 ExitCode::from(1)
             }
             Failure::Removed(error) => {
-                eprintln!("shorttail: {error:#}");
+                lines::end_with(&format!("shorttail: {error:#}"));
                 ExitCode::from(REMOVED)
             }
         }

@@ -13,6 +13,7 @@ mod config_command;
 mod drain;
 mod exit;
 mod lifeline;
+mod lines;
 mod logging;
 mod memcached;
 mod output;

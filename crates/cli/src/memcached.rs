@@ -21,6 +21,8 @@ use std::process::ExitCode;
 use options::{Parsed, Request};
 use shorttail_server::config::LogLevel;
 
+use crate::lines;
+
 /// memcached's exit codes, from sysexits.h where it uses those.
 pub const EXIT_FAILURE: u8 = 1;
 pub const EX_USAGE: u8 = 64;
@@ -68,7 +70,7 @@ pub fn run(flags: &[OsString]) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => {
-            eprintln!("{}", refusal.message);
+            lines::end_with(&refusal.message);
             ExitCode::from(refusal.code)
         }
     }
@@ -81,9 +83,9 @@ fn say(text: &str) -> Result<(), Refusal> {
 }
 
 fn serve(mut request: Request) -> Result<(), Refusal> {
-    request.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    request.warnings.iter().for_each(|warning| lines::warn(warning));
     if request.options.verbosity > 0 {
-        request.notes.iter().for_each(|note| eprintln!("{note}"));
+        request.notes.iter().for_each(|note| lines::warn(note));
     }
     let level = match request.options.verbosity {
         0 => LogLevel::Error,

@@ -29,6 +29,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::UpCommand;
 use crate::exit::Failure;
+use crate::lines;
 use crate::reload::log_level;
 use crate::resources;
 use crate::roles::prepare;
@@ -44,9 +45,9 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     ports::check(&config)?;
     let wanted = Size(config.node_memory.0.saturating_mul(config.node_count as u64));
     if let Some(problem) = resources::memory_problem("the nodes together (--nodes times --node-memory)", wanted) {
-        eprintln!("shorttail: {problem}");
+        lines::warn(&format!("shorttail: {problem}"));
     }
-    feasible::problems(&config).iter().for_each(|problem| eprintln!("shorttail: {problem}"));
+    feasible::problems(&config).iter().for_each(|problem| lines::warn(&format!("shorttail: {problem}")));
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;
@@ -63,9 +64,19 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     Ok(result?)
 }
 
-/// SIGHUP means that the file is to be read again, if there is one.
+/// Was this process started with SIGHUP ignored, as by nohup? The system tells signals as bits, the first one lowest.
+fn ignores_hang_ups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    ignored.is_some_and(|bits| bits & 1 << (SIGHUP - 1) != 0)
+}
+
+/// SIGHUP means that the file is to be read again, if there is one. Else it ends the cluster, unless who started it wants
+/// it to be ignored (nohup).
 fn watch_signals(tell: Sender<Event>, has_file: bool) -> std::io::Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])?;
+    let hang_up = Some(SIGHUP).filter(|_| has_file || !ignores_hang_ups());
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGCHLD].into_iter().chain(hang_up))?;
     let watch = move || {
         for signal in signals.forever() {
             let event = match signal {

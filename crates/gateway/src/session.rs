@@ -9,6 +9,7 @@ use std::sync::Arc;
 use shorttail_units::{ClusterId, CodeShape, Now};
 
 use crate::latency::CommandLatencies;
+use crate::redis::RedisCluster;
 use crate::request::{Reply, Request, RequestId};
 use crate::roster::Roster;
 use crate::topology::{Place, Topology};
@@ -86,10 +87,8 @@ pub struct Settings {
     /// What `stats settings` reports for the listening addresses and the Unix socket.
     pub listen: String,
     pub unix_socket: Option<String>,
-    /// Redis clients are sent to the gateway that owns a key, and keys of one request must share a slot.
-    pub redis_cluster: bool,
-    /// Redis clients are told who owns a key, whether they are sent there or not.
-    pub tells_owners: bool,
+    /// What Redis clients are told of other gateways.
+    pub redis_cluster: RedisCluster,
     /// Monotonic time at which the gateway started.
     pub started_us: u64,
     /// `-D`: prefix delimiter for per-prefix statistics, and whether they are kept from the start.
@@ -136,8 +135,7 @@ impl Default for Settings {
             redis_advertise: None,
             listen: String::new(),
             unix_socket: None,
-            redis_cluster: false,
-            tells_owners: true,
+            redis_cluster: RedisCluster::default(),
             started_us: 0,
             prefix_delimiter: b':',
             counts_prefixes: false,

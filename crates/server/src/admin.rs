@@ -25,7 +25,7 @@ use shorttail_policy::Change;
 use shorttail_wire::control::{ClusterStatus, Order, PolicyOrder};
 
 use crate::coordinator::Desk;
-use crate::gateway::{GatewayReader, Window};
+use crate::gateway::Window;
 use crate::net::OtherEnd;
 
 /// The page: no assets from elsewhere.
@@ -107,7 +107,14 @@ async fn gateway_metrics(State(gateway): State<Window>) -> Response {
 }
 
 async fn gateway_status(State(gateway): State<Window>) -> Response {
-    Json(gateway.look().map(GatewayReader::status).unwrap_or_default()).into_response()
+    match gateway.look() {
+        Ok(gateway) => Json(gateway.status()).into_response(),
+        // Zeros would be read as what is stored.
+        Err(why) => {
+            let told = serde_json::json!({ "serving": false, "why": why.to_string() });
+            (StatusCode::SERVICE_UNAVAILABLE, Json(told)).into_response()
+        }
+    }
 }
 
 fn router(desk: Desk) -> Router {

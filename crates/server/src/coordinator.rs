@@ -18,7 +18,7 @@ mod stopper;
 pub(crate) mod tests;
 mod turned_away;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
@@ -51,6 +51,8 @@ const WAKER: Token = Token(1);
 const CONNECTION_FIRST: usize = 2;
 /// Connections at once: every possible node and gateway, and some that only ask.
 const CONNECTION_COUNT_MAX: usize = 4096 + 256 + 64;
+/// Members say at once who they are; a connection that brings nothing for so long is closed.
+const UNHEARD_MAX: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 
@@ -81,6 +83,8 @@ pub struct Server {
     connections: HashMap<usize, Connection>,
     /// Connections of which more may have arrived than one turn takes.
     unread: BTreeSet<usize>,
+    /// Connections that brought nothing when they were made, the oldest first, and since when.
+    unheard: VecDeque<(usize, Instant)>,
     /// Connections that are gone, which the machine is to hear.
     broken: Vec<usize>,
     token_next: usize,
@@ -133,6 +137,7 @@ impl Server {
             ticket_next: 0,
             connections: HashMap::new(),
             unread: BTreeSet::new(),
+            unheard: VecDeque::new(),
             broken: Vec::new(),
             token_next: CONNECTION_FIRST,
             turned_away: TurnedAway::default(),
@@ -183,6 +188,7 @@ impl Server {
             if self.listener.is_due(self.now().mono_us) {
                 self.accept();
             }
+            self.forget_unheard();
             if self.until_machine_deadline() == Some(Duration::ZERO) {
                 self.handle(Input::Deadline);
             }
@@ -204,7 +210,8 @@ impl Server {
         }
         let beat = self.seat.machine().is_some().then(|| self.beat_at.saturating_duration_since(Instant::now()));
         let accepting = self.listener.due_us().map(|due_us| self.until(due_us));
-        self.until_machine_deadline().into_iter().chain(beat).chain(accepting).min()
+        let unheard = self.unheard.front().map(|(_, since)| UNHEARD_MAX.saturating_sub(since.elapsed()));
+        self.until_machine_deadline().into_iter().chain(beat).chain(accepting).chain(unheard).min()
     }
 
     fn until_machine_deadline(&self) -> Option<Duration> {
@@ -219,14 +226,17 @@ impl Server {
         let now_us = self.now().mono_us;
         while let Some(mut socket) = self.listener.next(now_us, Listener::accept) {
             if self.connections.len() >= CONNECTION_COUNT_MAX {
-                tracing::warn!(limit = CONNECTION_COUNT_MAX, "too many control connections, one is turned away");
+                self.turned_away.tell_crowd(Instant::now(), CONNECTION_COUNT_MAX);
                 continue;
             }
             let token = self.token_next;
             self.token_next += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;
             match self.poll.registry().register(&mut socket, Token(token), interest) {
-                Ok(()) => drop(self.connections.insert(token, Connection::new(socket))),
+                Ok(()) => {
+                    self.connections.insert(token, Connection::new(socket));
+                    self.unheard.push_back((token, Instant::now()));
+                }
                 Err(error) => tracing::warn!(%error, "cannot watch a control connection"),
             }
         }
@@ -297,6 +307,20 @@ impl Server {
     fn forget(&mut self, token: usize) {
         if self.connections.remove(&token).is_some() {
             self.handle(Input::Closed { connection: ConnectionId(token as u64) });
+        }
+    }
+
+    /// Ends connections of those who do not say who they are: strangers would take the places of members.
+    fn forget_unheard(&mut self) {
+        while let Some(&(token, since)) = self.unheard.front()
+            && since.elapsed() >= UNHEARD_MAX
+        {
+            self.unheard.pop_front();
+            // What came while this process stood still counts.
+            self.serve_connection(token, false);
+            if self.connections.get(&token).is_some_and(|connection| !connection.is_heard) {
+                self.forget(token);
+            }
         }
     }
 

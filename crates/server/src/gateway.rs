@@ -50,7 +50,7 @@ use shorttail_wire::control::{
 
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Address, GatewayConfig, GatewayMembership, RedisCluster, WhenFull, warn_of_fixed};
+use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull, warn_of_fixed};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, hurries, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
@@ -312,8 +312,7 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         memcached_port: port(Protocol::Memcached).unwrap_or(0),
         redis_port: port(Protocol::Redis).unwrap_or(0),
         redis_advertise: config.redis_advertise,
-        redis_cluster: config.redis_cluster == RedisCluster::On,
-        tells_owners: config.redis_cluster != RedisCluster::None,
+        redis_cluster: config.redis_cluster,
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         memory_limit_bytes: 0,
         code: engine.shape,

@@ -140,7 +140,11 @@ fn register(
                 tracing::warn!(node = found.node.0, "what is in the memory file was given up meanwhile: it is wiped");
                 memory.wipe()?;
             }
-            Err(error) => return Err(error).context("the memory file cannot be used here"),
+            Err(error @ ControlError::Refused(Refusal::OtherCluster(_))) => {
+                return Err(error).context("the memory file cannot be used here");
+            }
+            // The file stays as it is.
+            Err(error) => return Err(error.into()),
         }
     }
     let (control, welcome, incarnation) = register_anew(|incarnation| start(incarnation, None))?;

@@ -84,6 +84,7 @@ mod tests {
                 value_bytes_max: 1 << 20,
                 connection_count_max: 16,
                 threads: 1,
+                core_count: 1,
                 backlog: 16,
                 pipeline_count_max: None,
                 idle_timeout_s: 0,

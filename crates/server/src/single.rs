@@ -4,7 +4,7 @@
 //! exactly as separate processes would. There is no coordinator: nothing could outlive the process.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use shorttail_node::NodeConfig;
 use shorttail_store::limits::MEMORY_BYTES_MAX;
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, MIB, NodeId};
 use shorttail_wire::control::{NodeEntry, NodeState, Terms, View};
+use tempfile::TempDir;
 
 use crate::config::{Address, LauncherOptions, WhenFull};
 use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
@@ -39,11 +40,12 @@ const UNLIMITED_BYTES: usize = 64 << 30;
 pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
     crate::panics::end_the_process();
     let listeners = listen(&options)?;
-    let directory = SocketDirectory::new()?;
-    let nodes = start_nodes(&options, &directory.0)?;
+    let directory = socket_directory()?;
+    let nodes = start_nodes(&options, directory.path())?;
     let settings = settings(&options, &listeners);
     let ports: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
-    let cores = start_cores(engine_config(&options)?, IDENTITY, settings, listeners, 1, PolicyDesk::default())?;
+    let engine = engine_config(&options)?;
+    let cores = start_cores(engine, IDENTITY, settings, listeners, options.core_count, PolicyDesk::default())?;
     let (view, terms) = nodes.cluster(&options)?;
     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
     cores.tell_terms(&terms);
@@ -94,22 +96,12 @@ fn set_backlog(listener: &Listener, backlog: u32) -> anyhow::Result<()> {
     result.context("failed to set the length of the accept queue")
 }
 
-/// A directory for the nodes' sockets, removed with this value.
-struct SocketDirectory(PathBuf);
-
-impl SocketDirectory {
-    fn new() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("shorttail-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(SocketDirectory(path))
-    }
-}
-
-impl Drop for SocketDirectory {
-    fn drop(&mut self) {
-        // What cannot be removed is an empty directory of sockets.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A directory for the nodes' sockets, removed with the value. It is new and its user's alone: others could put sockets of
+/// their own there.
+fn socket_directory() -> anyhow::Result<TempDir> {
+    let parent = std::env::temp_dir();
+    let made = tempfile::Builder::new().prefix("shorttail-").tempdir_in(&parent);
+    made.with_context(|| format!("cannot make a directory for sockets in {}", parent.display()))
 }
 
 struct NodeThreads {
@@ -125,7 +117,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
     for number in 0..u16::try_from(options.node_count)? {
         let id = NodeId(number);
         let address = Address::Unix(directory.join(format!("{number}")));
-        let listener = Listener::bind(&address)?;
+        let listener = Listener::bind(&address).with_context(|| format!("cannot listen on {address}"))?;
         let poll = Poll::new()?;
         let (inbox, outlet) = Inbox::new(&poll, INBOX)?;
         let mut node = near::node(NodeConfig {

@@ -117,20 +117,22 @@ impl Arena {
         let block_count = memory.len() / BLOCK_BYTES;
         let mut arena = Self::over(memory, None, block_count);
         let mut live = Vec::new();
+        let mut empty_from = 0;
         for block in 0..block_count {
             let before = live.len();
             let found = table.take_block(block).into_iter();
             live.extend(found.map(|Run { unit, units }| Allocation { block: block as u32, unit, units }));
             if live.len() > before {
+                arena.memory.discard(empty_from * BLOCK_BYTES..block * BLOCK_BYTES);
+                empty_from = block + 1;
                 // Blocks before it that hold nothing are there, and empty.
                 arena.blocks.resize(block, Block { free: u64::MAX, dirty: 0, position: 0 });
                 let used = live[before..].iter().fold(0, |mask, allocation| mask | allocation.mask());
                 arena.blocks.push(Block { free: !used, dirty: !used, position: 0 });
                 arena.used_units += live[before..].iter().map(|one| usize::from(one.units)).sum::<usize>();
-            } else {
-                arena.memory.discard(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES);
             }
         }
+        arena.memory.discard(empty_from * BLOCK_BYTES..block_count * BLOCK_BYTES);
         for block in 0..arena.blocks.len() {
             if arena.blocks[block].free != 0 {
                 arena.list(block as u32);

@@ -8,6 +8,7 @@ use nix::unistd::{Pid, User, geteuid, getuid, setgid, setgroups, setuid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use super::{EX_NOUSER, EX_OSERR, EXIT_FAILURE, Refusal};
+use crate::lines;
 
 /// Gives up root's rights for those of a user. Who is not root stays who they are, as in memcached.
 ///
@@ -49,7 +50,7 @@ pub fn end_at_signals(pid_file: Option<PidFile>) -> std::io::Result<()> {
     let watch = move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
-                eprintln!("SIGHUP: the authentication file is read at the start only");
+                lines::warn("SIGHUP: the authentication file is read at the start only");
                 continue;
             }
             pid_file.iter().for_each(PidFile::remove);
@@ -72,16 +73,20 @@ impl PidFile {
         warn_of_running(path);
         let beside = PathBuf::from(format!("{}.tmp", path.display()));
         if let Err(error) = std::fs::write(&beside, format!("{}\n", std::process::id())) {
-            eprintln!("Could not open the pid file {} for writing: {error}", beside.display());
+            lines::warn(&format!("Could not open the pid file {} for writing: {error}", beside.display()));
         } else if let Err(error) = std::fs::rename(&beside, path) {
-            eprintln!("Could not rename the pid file from {} to {}: {error}", beside.display(), path.display());
+            lines::warn(&format!(
+                "Could not rename the pid file from {} to {}: {error}",
+                beside.display(),
+                path.display()
+            ));
         }
         PidFile { path: path.to_owned() }
     }
 
     pub fn remove(&self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
-            eprintln!("Could not remove the pid file {}: {error}", self.path.display());
+            lines::warn(&format!("Could not remove the pid file {}: {error}", self.path.display()));
         }
     }
 }
@@ -92,6 +97,6 @@ fn warn_of_running(path: &Path) {
         && pid > 0
         && kill(Pid::from_raw(pid), None).is_ok()
     {
-        eprintln!("WARNING: The pid file contained the following (running) pid: {pid}");
+        lines::warn(&format!("WARNING: The pid file contained the following (running) pid: {pid}"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use shorttail_server::config::limits::LISTENER_COUNT_MAX;
 use shorttail_server::config::parse_tcp_address;
 
 use super::{EX_OSERR, EX_USAGE, Refusal};
@@ -22,7 +23,10 @@ pub fn addresses(lists: &[String], port: i64) -> Result<Vec<SocketAddr>, Refusal
             addresses.push(address);
         }
     }
-    Ok(addresses)
+    match addresses.len() {
+        ..=LISTENER_COUNT_MAX => Ok(addresses),
+        count => Err(Refusal::new(EX_USAGE, format!("-l: {count} addresses, at most {LISTENER_COUNT_MAX} are served"))),
+    }
 }
 
 /// `host`, `host:port`, `[v6]:port`, each perhaps behind `proto[ascii]:` and `tag[name]:`.

@@ -16,6 +16,8 @@ const VALUE_BYTES_MIN: u64 = 1024;
 const VALUE_BYTES_MAX: u64 = 1 << 30;
 const CONNECTION_COUNT_MAX: u64 = 1 << 20;
 const THREAD_COUNT_MAX: u64 = 256;
+/// What `stats` tells when nobody asked for a number, as memcached.
+const THREAD_COUNT_DEFAULT: u64 = 4;
 const NODE_COUNT_DEFAULT: usize = 8;
 const PARTITION_COUNT: u16 = 4;
 /// Erasure code and node count of the cluster inside, for who wants others than the defaults.
@@ -106,7 +108,7 @@ struct Collected {
     memory_mib: u64,
     value_bytes: u64,
     connections: u64,
-    threads: u64,
+    threads: Option<u64>,
     backlog: u32,
     pipeline_count_max: Option<usize>,
     verbosity: u8,
@@ -135,7 +137,7 @@ impl Default for Collected {
             memory_mib: 64,
             value_bytes: MIB,
             connections: 1024,
-            threads: 4,
+            threads: None,
             backlog: 1024,
             pipeline_count_max: None,
             verbosity: 0,
@@ -183,7 +185,7 @@ impl Collected {
             'm' => self.memory_mib = number(given, value)?,
             'I' => self.value_bytes = item_size(value)?,
             'c' => self.connections = positive(given, value, "Maximum connections must be greater than 0")?,
-            't' => self.threads = positive(given, value, "Number of threads must be greater than 0")?,
+            't' => self.threads = Some(positive(given, value, "Number of threads must be greater than 0")?),
             'R' => {
                 let count = positive(given, value, "Number of requests per event must be greater than 0")?;
                 self.pipeline_count_max = usize::try_from(count).ok();
@@ -276,7 +278,8 @@ impl Collected {
             when_full: self.when_full,
             value_bytes_max: self.value_bytes as usize,
             connection_count_max: self.connections.min(CONNECTION_COUNT_MAX) as usize,
-            threads: self.threads.min(THREAD_COUNT_MAX) as usize,
+            threads: self.threads.unwrap_or(THREAD_COUNT_DEFAULT).min(THREAD_COUNT_MAX) as usize,
+            core_count: self.threads.unwrap_or(1).min(u64::from(PARTITION_COUNT)) as usize,
             backlog: self.backlog,
             pipeline_count_max: self.pipeline_count_max,
             idle_timeout_s: self.suboptions.idle_timeout_s.unwrap_or(0),

@@ -49,6 +49,7 @@ fn defaults_are_memcacheds() {
     assert_eq!(options.listen, ["0.0.0.0:11211".parse().expect("literal")]);
     assert_eq!((options.memory_bytes, options.value_bytes_max), (64 << 20, 1 << 20));
     assert_eq!((options.connection_count_max, options.threads, options.backlog), (1024, 4, 1024));
+    assert_eq!(options.core_count, 1);
     assert_eq!((options.code.to_string().as_str(), options.node_count), ("rs:4+2", 8));
     assert_eq!(options.when_full, WhenFull::Evict);
 }
@@ -106,6 +107,9 @@ fn addresses_are_taken_as_memcached_takes_them() {
     assert_eq!(listen("-l 127.0.0.1 -l 127.0.0.1"), ["127.0.0.1:11211"]);
     assert_eq!(listen("-l [::1]:5,::1 -p 6"), ["[::1]:5", "[::1]:6"]);
     assert_eq!(listen("-l *:7"), ["0.0.0.0:7"]);
+    let many = |count: u16| (1..=count).map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+    assert_eq!(listen(&format!("-l {}", many(63))).len(), 63);
+    assert_eq!(refusal(&format!("-l {}", many(64))).message, "-l: 64 addresses, at most 63 are served");
     assert_eq!(listen("-l proto[ascii]:tag[web]:127.0.0.1:8,tag_web_:127.0.0.1:9"), ["127.0.0.1:8", "127.0.0.1:9"]);
     assert_eq!(refusal("-l 127.0.0.1:x").message, "Invalid port number: \"x\"");
     assert_eq!(refusal("-l mtls:127.0.0.1").code, EX_USAGE);

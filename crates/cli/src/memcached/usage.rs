@@ -32,7 +32,8 @@ memcached 1.6.45
 -L, --enable-largepages   accepted; has no meaning for this server
 -D <char>                 Use <char> as the delimiter between key prefixes and IDs.
                           This is used for per-prefix stats reporting (default: \":\")
--t, --threads=<num>       number of threads to use (default: 4)
+-t, --threads=<num>       number of threads that serve clients, at most 4 do (default: 1,
+                          reported as 4)
 -R, --max-reqs-per-event  accepted; connections are served in turns as they are
 -C, --disable-cas         disable use of CAS
 -b, --listen-backlog=<num> set the backlog queue limit (default: 1024)

@@ -4,13 +4,15 @@
 //!
 //! Must not know: what is told.
 
-use std::io::{IsTerminal, Stdout, Write};
+use std::io::{IsTerminal, Write};
+
+use crate::lines::Output;
 
 /// Columns of a terminal that is narrow: a longer line would not be erased as a whole.
 const COLUMNS: usize = 79;
 const ERASE: &str = "\r\x1b[K";
 
-pub struct Screen<W: Write = Stdout> {
+pub struct Screen<W: Write = Output> {
     out: W,
     is_terminal: bool,
     progress: Option<String>,
@@ -18,16 +20,20 @@ pub struct Screen<W: Write = Stdout> {
 
 impl Screen {
     pub fn new() -> Self {
-        let out = std::io::stdout();
-        Screen { is_terminal: out.is_terminal(), out, progress: None }
+        Screen { out: Output, is_terminal: std::io::stdout().is_terminal(), progress: None }
     }
 }
 
 impl<W: Write> Screen<W> {
-    /// A line that stays. That nobody reads it is no reason to end.
+    /// Lines that stay.
     pub fn say(&mut self, text: &str) {
         self.erase();
-        let _ = writeln!(self.out, "{text}").and_then(|()| self.out.flush());
+        text.lines().for_each(|line| self.put(format!("{line}\n")));
+    }
+
+    /// That nobody reads it is no reason to end.
+    fn put(&mut self, text: String) {
+        let _ = self.out.write_all(text.as_bytes());
     }
 
     /// How far something is, until something else is said; none: nothing is under way.
@@ -36,7 +42,7 @@ impl<W: Write> Screen<W> {
             self.erase();
             let Some(text) = &progress else { return };
             let text: String = text.chars().take(COLUMNS).collect();
-            let _ = write!(self.out, "{text}\r").and_then(|()| self.out.flush());
+            self.put(format!("{text}\r"));
             self.progress = progress;
         }
     }
@@ -44,7 +50,7 @@ impl<W: Write> Screen<W> {
     /// Makes room for what somebody else writes.
     pub fn erase(&mut self) {
         if self.progress.take().is_some() {
-            let _ = write!(self.out, "{ERASE}").and_then(|()| self.out.flush());
+            self.put(ERASE.to_owned());
         }
     }
 }

@@ -27,8 +27,8 @@ use super::screen::Screen;
 use super::silent::{News, Silent};
 use super::{banner, feasible, probe};
 use crate::exit::{Failure, REMOVED};
-use crate::logging;
 use crate::reload::log_level;
+use crate::{lines, logging};
 
 /// A cluster of 256 nodes on two busy cores is there in half of it.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -323,7 +323,7 @@ impl Supervisor {
 
     fn handle_waiting(&self, status: Option<&ClusterStatus>) {
         if !self.is_ready {
-            eprintln!("shorttail: still waiting: {}", self.found(status));
+            lines::warn(&format!("shorttail: still waiting: {}", self.found(status)));
         }
     }
 
@@ -356,7 +356,7 @@ impl Supervisor {
             bail!("the cluster does not serve after {} s: {found}", START_WITHIN.as_secs());
         }
         self.screen.erase();
-        eprintln!("shorttail: not all gateways serve again yet: {found}");
+        lines::warn(&format!("shorttail: not all gateways serve again yet: {found}"));
         self.probe()
     }
 

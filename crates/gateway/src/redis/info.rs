@@ -68,7 +68,9 @@ pub fn render(sections: &Sections, stats: Option<&StoreStats>, now: Now, shared:
             ("stats", stats) => counters(&mut fields, stats, shared),
             ("replication", stats) => replication(&mut fields, stats, shared),
             ("cluster", _) => {
-                fields.title("Cluster").field("cluster_enabled", u8::from(shared.settings.redis_cluster));
+                fields
+                    .title("Cluster")
+                    .field("cluster_enabled", u8::from(shared.settings.redis_cluster.sends_clients()));
             }
             ("keyspace", Some(stats)) => keyspace(&mut fields, stats),
             _ => {}
@@ -100,7 +102,7 @@ fn server(fields: &mut Fields<'_>, now: Now, shared: &Shared) {
     let uptime_s = now.mono_us.saturating_sub(settings.started_us) / 1_000_000;
     fields.title("Server").field("redis_version", REDIS_VERSION);
     fields.field("shorttail_version", env!("CARGO_PKG_VERSION"));
-    fields.field("redis_mode", if settings.redis_cluster { "cluster" } else { "standalone" });
+    fields.field("redis_mode", if settings.redis_cluster.sends_clients() { "cluster" } else { "standalone" });
     fields.field("os", std::env::consts::OS);
     fields.field("arch_bits", usize::BITS);
     fields.field("process_id", settings.process_id);

@@ -66,14 +66,14 @@ pub struct Filter {
 impl Filter {
     fn admits(&self, shared: &Shared, key: &[u8]) -> bool {
         let is_wanted = !self.other_type && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key));
-        is_wanted && (!shared.settings.redis_cluster || shared.topology.is_mine(Slot::of_key(key)))
+        is_wanted && (!shared.settings.redis_cluster.sends_clients() || shared.topology.is_mine(Slot::of_key(key)))
     }
 }
 
 /// Where a scan goes on that is to begin at a cursor: a master leaves out the slots of others, and waits for none of them.
 /// `None`: nothing is left.
 pub fn next_cursor(cursor: u64, shared: &Shared) -> Option<u64> {
-    if !shared.settings.redis_cluster {
+    if !shared.settings.redis_cluster.sends_clients() {
         return Some(cursor);
     }
     let slot = cursor_slot(cursor)?;
@@ -138,7 +138,9 @@ impl KeyspaceWork {
             (KeyspaceWork::Info { sections }, Err(_)) if sections.need_more_than_store() => {
                 encode::verbatim_text(&mut out, protocol, info::render(sections, None, now, shared).as_bytes());
             }
-            (_, Err(error)) if shared.settings.redis_cluster => store_error_in_cluster(error).encode(&mut out),
+            (_, Err(error)) if shared.settings.redis_cluster.sends_clients() => {
+                store_error_in_cluster(error).encode(&mut out)
+            }
             (_, Err(error)) => store_error(error).encode(&mut out),
             (KeyspaceWork::Count | KeyspaceWork::CountSlot { .. }, Ok(KeyspaceReply::Count(count))) => {
                 encode::count(&mut out, count);

@@ -19,6 +19,7 @@
 //!
 //! Must not know: sockets, clocks, nodes.
 
+mod clustering;
 mod connection;
 mod error;
 mod fanout;
@@ -38,5 +39,6 @@ mod table;
 mod tests;
 mod verbs;
 
+pub use clustering::RedisCluster;
 pub use key_command::KeyCommand;
 pub use session::RedisSession;

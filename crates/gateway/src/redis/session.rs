@@ -88,7 +88,7 @@ impl RedisSession {
             reads: InFlight::default(),
             held: None,
             value_bytes_max: shared.settings.value_bytes_max,
-            is_of_cluster: shared.settings.redis_cluster,
+            is_of_cluster: shared.settings.redis_cluster.sends_clients(),
             unissued: None,
             gathers: VecDeque::new(),
             barrier: None,

@@ -11,9 +11,10 @@ use shorttail_wire::control::{
     NodeStatusEntry, Standing, StoreTotals, TenureState,
 };
 
-use super::OrderOutcome;
 use super::metrics::{self, strict};
+use super::{Bound, OrderOutcome};
 use crate::coordinator::tests::{MEEK, RunningCoordinator, gateway, node};
+use crate::gateway::Window;
 
 pub fn get(address: SocketAddr, path: &str) -> String {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
@@ -208,6 +209,17 @@ fn metrics_are_what_a_strict_reader_takes() {
         assert_eq!(["0.00005", "0.0001", "0.02", "0.05", "+Inf"].map(bucket), [0.0, 5.0, 5.0, 6.0, 6.0].map(Some));
         assert_eq!(value("node_latency_seconds_sum", &of_reads), Some(0.050_45));
     }
+}
+
+/// A script would take zeros for what is stored.
+#[test]
+fn a_gateway_that_is_not_let_in_tells_no_numbers() {
+    let bound = Bound::new("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+    let address = bound.address;
+    bound.serve_gateway(Window::default()).expect("a thread");
+    let answer = get(address, "/status");
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("{\"serving\":false,\"why\":"), "{answer}");
+    assert!(!answer.contains("objects"), "{answer}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use shorttail_gateway::redis::RedisCluster;
 use shorttail_gateway::session::Credential;
 use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
@@ -136,41 +137,6 @@ impl FromStr for StaticNode {
 impl<'de> Deserialize<'de> for StaticNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-/// What Redis clients are told of other gateways.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum RedisCluster {
-    /// They are sent to the gateway that owns a key.
-    On,
-    /// Who owns what is told, and any gateway serves any key.
-    #[default]
-    Off,
-    /// Nothing, as by a Redis without cluster: there are clients that take whoever answers CLUSTER for a part of one.
-    None,
-}
-
-impl FromStr for RedisCluster {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "on" => Ok(RedisCluster::On),
-            "off" => Ok(RedisCluster::Off),
-            "none" => Ok(RedisCluster::None),
-            _ => Err(format!("{text:?} is neither on nor off nor none")),
-        }
-    }
-}
-
-impl fmt::Display for RedisCluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RedisCluster::On => "on",
-            RedisCluster::Off => "off",
-            RedisCluster::None => "none",
-        })
     }
 }
 
@@ -451,7 +417,7 @@ impl GatewayOptions {
             block_bytes: block_bytes("gateway", self.block_bytes)?.as_usize(),
             key_bytes_max: within("gateway", "key_bytes_max", key_bytes_max, Size(1), KEY_BYTES_MAX)?.as_usize(),
             connection_count_max: within("gateway", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,
-            idle_timeout_s: self.idle_timeout.unwrap_or(0),
+            idle_timeout_s: within("gateway", "idle_timeout", self.idle_timeout.unwrap_or(0), 0, IDLE_TIMEOUT_S_MAX)?,
             threads: within("gateway", "threads", self.threads.unwrap_or(1), 1, GATEWAY_THREAD_COUNT_MAX)?,
             request_deadline_ms: within("gateway", "request_deadline_ms", deadline_ms, 1, REQUEST_DEADLINE_MS_MAX)?,
             placement: self.placement.unwrap_or_default().0,

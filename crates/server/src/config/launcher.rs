@@ -24,8 +24,10 @@ pub struct LauncherOptions {
     pub value_bytes_max: usize,
     /// `-c`.
     pub connection_count_max: usize,
-    /// `-t`: reported by `stats`; the number of session threads.
+    /// `-t`, as `stats` tells it.
     pub threads: usize,
+    /// Threads that serve clients: as many as were asked for and there are partitions; one, if nobody asked.
+    pub core_count: usize,
     /// `-b`: length of the accept queue.
     pub backlog: u32,
     /// `-R`: requests of one connection that are in flight before others get their turn; the server's

@@ -32,6 +32,10 @@ pub const BLOCK_BYTES_MAX: Size = Size(32 << 10);
 pub const KEY_BYTES_MAX: Size = Size(64 << 10);
 /// Client connections of one gateway: a million, more than file descriptors allow in practice.
 pub const CONNECTION_COUNT_MAX: usize = 1 << 20;
+/// Seconds until an idle connection is closed: as many as memcached takes.
+pub const IDLE_TIMEOUT_S_MAX: u64 = u32::MAX as u64;
+/// Addresses that a process listens on for clients.
+pub const LISTENER_COUNT_MAX: usize = 63;
 /// Milliseconds that a request to a node may take before the node is given up for that request.
 pub const REQUEST_DEADLINE_MS_MAX: u64 = 60_000;
 /// Lines of a credentials file.

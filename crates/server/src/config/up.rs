@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use shorttail_gateway::redis::RedisCluster;
 use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
 
@@ -18,7 +19,7 @@ use super::coordinator::{
 };
 use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
-use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, RedisCluster, WhenFull};
+use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull};
 use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
 use super::metadata::{MetadataOptions, MetadataSpec};
@@ -408,7 +409,7 @@ impl UpOptions {
             value_bytes_max: value_bytes("up", self.value_bytes_max)?,
             block_bytes: block_bytes("up", self.block_bytes)?,
             connection_count_max: within("up", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,
-            idle_timeout_s: self.idle_timeout.unwrap_or(0),
+            idle_timeout_s: within("up", "idle_timeout", self.idle_timeout.unwrap_or(0), 0, IDLE_TIMEOUT_S_MAX)?,
             auth_file: self.auth_file,
             node_threads,
             gateway_threads: within(

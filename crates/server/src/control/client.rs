@@ -82,6 +82,8 @@ pub enum ControlError {
     HungUp,
     #[error("stopped before the coordinator answered")]
     Stopped,
+    #[error("cannot start a thread ({0}): raise the limit on processes of this user or container")]
+    NoThread(String),
 }
 
 struct State<R: Role> {
@@ -125,8 +127,11 @@ impl<R: Role> ControlClient<R> {
             unsendable_told: None,
         };
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
-        let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
-        ControlClient { shared, thread: Some(thread) }
+        let thread = builder.spawn(move || worker.run()).map_err(|error| {
+            // Who waits for the answer to the registration gets this one.
+            shared.lock().registered = Some(Err(ControlError::NoThread(error.to_string())));
+        });
+        ControlClient { shared, thread: thread.ok() }
     }
 
     /// A membership that was decided by configuration: no thread, no connection.

@@ -14,6 +14,9 @@ const READ_BYTES: usize = 16 << 10;
 const TURN_BYTES_MAX: usize = if cfg!(test) { 2 * READ_BYTES } else { 1 << 20 };
 /// Bytes that may wait for a member that does not read; beyond, its connection is closed and it will come again.
 const UNSENT_BYTES_MAX: usize = 4 * CONTROL_BODY_BYTES_MAX;
+/// Bytes of a first message: it says who somebody is, or asks how the cluster is.
+const FIRST_BYTES_MAX: usize = 64 << 10;
+
 /// Why nothing more is read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadEnd {
@@ -37,6 +40,8 @@ pub struct Connection {
     socket: Socket,
     received: Vec<u8>,
     unsent: Vec<u8>,
+    /// It brought a message.
+    pub is_heard: bool,
     /// It was told that it is let in.
     pub is_welcome: bool,
     /// Where it comes from, and what it last registered as, for people.
@@ -50,7 +55,16 @@ impl Connection {
     pub fn new(socket: Socket) -> Self {
         let (from, host) = (socket.peer(), socket.host());
         let member = "a member".to_owned();
-        Connection { socket, received: Vec::new(), unsent: Vec::new(), is_welcome: false, from, member, host }
+        Connection {
+            socket,
+            received: Vec::new(),
+            unsent: Vec::new(),
+            is_heard: false,
+            is_welcome: false,
+            from,
+            member,
+            host,
+        }
     }
 
     /// Takes what is ready, up to the maximum of a turn; there may be more?
@@ -83,7 +97,12 @@ impl Connection {
         let mut start = 0;
         while let Some((message, taken)) = next_request(&self.received[start..])? {
             messages.push(message);
+            self.is_heard = true;
             start += taken;
+        }
+        let left = self.received.len() - start;
+        if !self.is_heard && left > FIRST_BYTES_MAX {
+            return Err(ControlFrameError::TooLong(u32::try_from(left).unwrap_or(u32::MAX)));
         }
         self.received.drain(..start);
         Ok(())
@@ -131,6 +150,21 @@ mod tests {
         assert!(matches!(end, SendEnd::Unsendable(ControlFrameError::TooLong(_))), "{end:?}");
         assert_eq!(there.read(&mut [0; 8]).expect_err("nothing came").kind(), ErrorKind::WouldBlock);
         assert_eq!(connection.send(&FromCoordinator::Beat), Ok(()));
+    }
+
+    #[test]
+    fn of_who_has_said_nothing_yet_no_more_than_a_first_message_is_kept() {
+        let (here, mut there) = mio::net::UnixStream::pair().expect("sockets");
+        let mut connection = Connection::new(Socket::Unix(here));
+        let mut long = Vec::new();
+        let refusal = FromCoordinator::Refused(Refusal::Malformed("x".repeat(2 * FIRST_BYTES_MAX)));
+        put_message(&mut long, &refusal).expect("as long as it may be");
+        let mut messages = Vec::new();
+        there.write_all(&long[..FIRST_BYTES_MAX]).expect("there is room");
+        while connection.read(&mut messages).expect("it may be one") {}
+        there.write_all(&long[FIRST_BYTES_MAX..=FIRST_BYTES_MAX]).expect("there is room");
+        let end = connection.read(&mut messages).expect_err("too long");
+        assert!(matches!(end, ReadEnd::Foreign(ControlFrameError::TooLong(_))), "{end:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A real coordinator on free ports, with real control clients.
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -491,6 +492,29 @@ fn who_is_let_in_hears_that_before_any_beat() {
     }
     held.set_held(false);
     assert!(matches!(second.hear(), FromCoordinator::NodeRegistered(_)));
+}
+
+/// Who listens to a port that is open to all must not keep a place for whoever comes.
+#[test]
+fn who_does_not_say_who_it_is_has_its_connection_closed() {
+    let held = Held::start();
+    let mut member = held.register(1);
+    assert!(matches!(member.hear(), FromCoordinator::NodeRegistered(_)));
+    let mut strangers = [&b""[..], &b"SHTC"[..]].map(|said| {
+        let mut stranger = std::os::unix::net::UnixStream::connect(&held.path).expect("it listens");
+        stranger.write_all(said).expect("it is there");
+        stranger
+    });
+    for stranger in &mut strangers {
+        let mut told = Vec::new();
+        // Closed with something unread is an error.
+        _ = stranger.read_to_end(&mut told);
+        assert!(told.is_empty(), "{told:?}");
+    }
+    let mut beats = 0;
+    while beats < 3 {
+        beats += usize::from(matches!(member.hear(), FromCoordinator::Beat));
+    }
 }
 
 /// It heard nothing of a coordinator that stood still, asks anew, and does not wait for long.

@@ -42,6 +42,13 @@ impl TurnedAway {
         }
     }
 
+    /// There are as many connections as are taken.
+    pub fn tell_crowd(&mut self, now: Instant, limit: usize) {
+        if self.is_to_be_told(now, "crowd".to_owned()) {
+            tracing::warn!("more than {limit} control connections: those beyond are turned away");
+        }
+    }
+
     fn is_to_be_told(&mut self, now: Instant, what: String) -> bool {
         self.told.retain(|(_, at)| now.saturating_duration_since(*at) < TOLD_AGAIN_AFTER);
         if self.told.iter().any(|(told, _)| *told == what) {

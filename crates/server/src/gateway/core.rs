@@ -44,6 +44,7 @@ use super::policies::NewPolicies;
 use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::{Clock, thread_time_us};
+use crate::config::limits::LISTENER_COUNT_MAX;
 use crate::net::{Accepting, Inbox, Listener, Outlet, Patience};
 use crate::scheduling;
 pub use message::{Live, ToCore};
@@ -53,7 +54,8 @@ use work::Work;
 
 pub const INBOX: MioToken = MioToken(0);
 const FIRST_LISTENER: usize = 1;
-const LISTENERS_MAX: usize = 64;
+/// Those for clients, and the one for other gateways.
+const LISTENERS_MAX: usize = LISTENER_COUNT_MAX + 1;
 const FORWARD_LISTENER: MioToken = MioToken(FIRST_LISTENER + LISTENERS_MAX - 1);
 const FIRST_CLIENT: u64 = (FIRST_LISTENER + LISTENERS_MAX) as u64;
 
@@ -130,7 +132,7 @@ impl Core {
         let place = Place { identity: setup.identity, core: setup.core };
         let core_count = setup.cores.len();
         let mut exchange = Exchange::new(place, setup.cores, setup.engine, Arc::clone(&setup.totals.waiting));
-        exchange.is_of_cluster = settings.redis_cluster;
+        exchange.sends_redis_clients = settings.redis_cluster.sends_clients();
         exchange.table.begin_alone(alone(&settings, setup.identity));
         let served = Arc::default();
         let topology = exchange.tell(&served);

@@ -68,6 +68,10 @@ pub struct Place {
     pub core: usize,
 }
 
+fn is_of_memcached(request: &Request<AnyCommand>) -> bool {
+    matches!(request, Request::Key(AnyCommand::Memcached(_)))
+}
+
 pub struct Exchange {
     place: Place,
     cores: Vec<Outlet<ToCore>>,
@@ -75,8 +79,8 @@ pub struct Exchange {
     pub tenures: Tenures,
     /// What clients are told.
     told: Arc<Topology>,
-    /// Its clients ask another gateway when this one says that it is not the owner.
-    pub is_of_cluster: bool,
+    /// Redis clients ask another gateway when this one says that it is not the owner.
+    pub sends_redis_clients: bool,
     /// Engines that are over, to be looked through for replies a last time.
     over: Vec<Engine<AnyCommand>>,
     neighbours: Neighbours,
@@ -109,7 +113,7 @@ impl Exchange {
         Exchange {
             table,
             told: Arc::new(told),
-            is_of_cluster: false,
+            sends_redis_clients: false,
             over: Vec::new(),
             neighbours: Neighbours::new(place.identity),
             waiting: Waiting::new(waiting),
@@ -283,7 +287,8 @@ impl Exchange {
             return None;
         }
         let Some(engine) = self.tenures.serving(owner.epoch) else {
-            if !self.is_of_cluster || !waiter.may_travel || !self.hears_nothing(now, owner.epoch) {
+            let asks_elsewhere = self.sends_redis_clients && !is_of_memcached(&waiter.ask.request);
+            if !asks_elsewhere || !waiter.may_travel || !self.hears_nothing(now, owner.epoch) {
                 return Some(waiter);
             }
             self.refuse(&waiter, StoreError::NotOwner);

@@ -108,7 +108,11 @@ impl Guest {
                 ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => self.is_over = true,
             }
             if let Some(problem) = problem {
-                tracing::warn!(problem, "another gateway is not understood");
+                // A stranger comes again and again, and says itself why it is refused.
+                match problem {
+                    STRANGER => tracing::debug!(problem, "another gateway is refused"),
+                    _ => tracing::warn!(problem, "another gateway is not understood"),
+                }
             }
             if self.is_over {
                 return;
@@ -242,13 +246,16 @@ impl Guest {
     }
 }
 
+/// A gateway of another cluster or version.
+const STRANGER: &str = "a stranger";
+
 fn greet(hello: &Hello, identity: Identity, outbox: &mut Vec<u8>) -> Result<(), &'static str> {
     let ClusterId(cluster_id) = identity.cluster;
     match hello.check(cluster_id) {
         Ok(()) => put_frame(outbox, Kind::Welcome, 0, &Welcome { gateway: identity.gateway }),
         Err(refusal) => {
             put_frame(outbox, Kind::Refused, 0, &refusal);
-            return Err("a stranger");
+            return Err(STRANGER);
         }
     }
     Ok(())

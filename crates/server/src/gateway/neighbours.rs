@@ -81,6 +81,24 @@ struct Neighbour {
     asked_bytes: usize,
     retry_us: u64,
     wait_us: u64,
+    /// When it was last said in the log that it refuses this one.
+    refusal_told_us: Option<u64>,
+}
+
+/// Between two lines in the log that the same gateway refuses this one.
+const REFUSAL_TOLD_EVERY_US: u64 = 60_000_000;
+
+/// Why a connection is of no use.
+#[derive(PartialEq, Debug)]
+enum Problem {
+    Refused(Refusal),
+    Foreign(&'static str),
+}
+
+impl From<&'static str> for Problem {
+    fn from(problem: &'static str) -> Self {
+        Problem::Foreign(problem)
+    }
 }
 
 #[derive(Debug)]
@@ -171,8 +189,13 @@ impl Neighbours {
             let Some(mut link) = neighbour.link.take() else { return outcomes };
             let mut is_sane = true;
             let end = link.read(scratch, |input| {
-                neighbour.take_frames(gateway, input, &mut outcomes).unwrap_or_else(|problem| {
-                    tracing::warn!(gateway, problem, "another gateway is not understood");
+                neighbour.take_frames(input, &mut outcomes).unwrap_or_else(|problem| {
+                    match problem {
+                        Problem::Refused(refusal) => neighbour.tell_refusal(now_us, gateway, &refusal),
+                        Problem::Foreign(problem) => {
+                            tracing::warn!(gateway, problem, "another gateway is not understood");
+                        }
+                    }
                     is_sane = false;
                     input.len()
                 })
@@ -267,6 +290,7 @@ impl Neighbour {
             asked_bytes: 0,
             retry_us: 0,
             wait_us: CONNECT_FIRST_US,
+            refusal_told_us: None,
         }
     }
 
@@ -322,8 +346,16 @@ impl Neighbour {
         }
     }
 
+    /// It is tried again every half second, and says the same.
+    fn tell_refusal(&mut self, now_us: u64, gateway: u16, refusal: &Refusal) {
+        if self.refusal_told_us.is_none_or(|told_us| now_us >= told_us + REFUSAL_TOLD_EVERY_US) {
+            tracing::error!(gateway, %refusal, "another gateway does not answer this one");
+            self.refusal_told_us = Some(now_us);
+        }
+    }
+
     /// How many bytes were whole frames.
-    fn take_frames(&mut self, gateway: u16, input: &[u8], outcomes: &mut Vec<Outcome>) -> Result<usize, &'static str> {
+    fn take_frames(&mut self, input: &[u8], outcomes: &mut Vec<Outcome>) -> Result<usize, Problem> {
         let mut taken = 0;
         while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(|_| "no frame")? {
             taken += frame_bytes;
@@ -334,20 +366,21 @@ impl Neighbour {
                 }
                 Kind::Refused => {
                     let refusal = Refusal::from_body(frame.body).map_err(|_| "a refusal that does not parse")?;
-                    tracing::error!(gateway, %refusal, "another gateway does not answer this one");
-                    return Err("refused");
+                    return Err(Problem::Refused(refusal));
                 }
                 Kind::Answer => {
                     let reply = parse_reply(frame.body).map_err(|_| "a reply that does not parse")?;
                     if self.asked.get(&frame.tag).is_some_and(|asked| !asked.waiter.ask.is_answered_by(&reply)) {
-                        return Err("a reply to something else");
+                        return Err(Problem::Foreign("a reply to something else"));
                     }
                     outcomes.extend(self.take_asked(frame.tag).map(|waiter| Outcome::Answered(waiter, reply)));
                 }
                 Kind::NotOwner => {
                     outcomes.extend(self.take_asked(frame.tag).map(Outcome::NotOwner));
                 }
-                Kind::Hello | Kind::Ask | Kind::Welcome => return Err("a message that only askers send"),
+                Kind::Hello | Kind::Ask | Kind::Welcome => {
+                    return Err(Problem::Foreign("a message that only askers send"));
+                }
             }
         }
         Ok(taken)

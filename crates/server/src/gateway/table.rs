@@ -15,7 +15,7 @@ use shorttail_gateway::command::Command;
 use shorttail_gateway::engine::cursor_slot;
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceRequest, Request};
-use shorttail_gateway::topology::{GatewayPlace, Holding, Topology};
+use shorttail_gateway::topology::{GatewayPlace, Holding, Place, Topology};
 use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
 use shorttail_wire::control::{GatewayEntry, View};
 
@@ -130,15 +130,25 @@ impl Table {
             own.map(|owner| owner.epoch).max().unwrap_or(0)
         };
         let here = self.gateways.iter().find(|gateway| gateway.id == me);
-        let places = self.gateways.iter().map(|gateway| GatewayPlace {
-            id: gateway.id,
-            epoch: epoch_of(gateway.id),
-            redis: here.and_then(|here| place_of(here, gateway)),
-            is_alive: gateway.is_alive,
-        });
+        let mut places: Vec<GatewayPlace> = self
+            .gateways
+            .iter()
+            .map(|gateway| GatewayPlace {
+                id: gateway.id,
+                epoch: epoch_of(gateway.id),
+                redis: here.and_then(|here| place_of(here, gateway)),
+                is_alive: gateway.is_alive,
+            })
+            .collect();
+        // One that was started anew has another number until the earlier one is forgotten. Clients are to find one there.
+        let taken: Vec<Place> =
+            places.iter().filter(|place| place.is_alive).filter_map(|it| it.redis.clone()).collect();
+        for gone in places.iter_mut().filter(|place| !place.is_alive) {
+            gone.redis = gone.redis.take().filter(|place| !taken.contains(place));
+        }
         let holding = |owner: Owner| Holding { gateway: owner.gateway, is_served: served.contains(&owner.epoch) };
         let owners: Vec<Option<Holding>> = self.owners.iter().map(|owner| owner.map(holding)).collect();
-        Topology::new(cluster, me, places.collect(), &owners)
+        Topology::new(cluster, me, places, &owners)
     }
 }
 
@@ -152,7 +162,8 @@ mod tests {
 
     fn gateway(id: u16, is_alive: bool) -> GatewayEntry {
         let forward = Some(format!("unix:/run/g{id}"));
-        GatewayEntry { id, is_alive, forward, redis: Some("0.0.0.0:6379".into()), memcached: None }
+        let redis = Some(format!("0.0.0.0:{}", 6379 + id));
+        GatewayEntry { id, is_alive, forward, redis, memcached: None }
     }
 
     #[test]
@@ -199,6 +210,20 @@ mod tests {
         assert_eq!(owner_of_last(&partial), (vec![0, 1], Some((1, true, false))), "nobody heard anything else");
         let followed = View { tenures: vec![tenure(9, 0, 1)], ..partial };
         assert_eq!(owner_of_last(&followed), (vec![0], Some((0, true, true))));
+    }
+
+    #[test]
+    fn one_that_was_started_anew_is_found_where_it_was_and_its_earlier_life_nowhere() {
+        let mut table = Table::new(1);
+        let again = GatewayEntry { redis: gateway(1, false).redis, ..gateway(2, true) };
+        for (gateways, expected) in [
+            (vec![gateway(0, true), gateway(1, false)], vec![true, true]),
+            (vec![gateway(0, true), gateway(1, false), again], vec![true, false, true]),
+        ] {
+            table.take(0, &View { gateways, ..View::default() });
+            let topology = table.topology(ClusterId(5), 0, &BTreeSet::new());
+            assert_eq!(topology.gateways().iter().map(|it| it.redis.is_some()).collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]

@@ -194,6 +194,7 @@ impl Injector {
 
     pub fn forget(&mut self, session: usize) {
         self.tracked.remove(&session);
+        self.held.retain(|Reverse(held)| held.session != session);
     }
 }
 

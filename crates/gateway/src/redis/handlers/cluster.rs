@@ -148,7 +148,7 @@ pub fn getkeysinslot(call: &mut Call<'_>) -> Handled {
 fn is_elsewhere(call: &Call<'_>, slot: u16) -> bool {
     let topology = &call.shared.topology;
     let is_told = |slot: Slot| topology.owner_of(slot).is_some() && !topology.is_mine(slot);
-    call.shared.settings.redis_cluster && Slot::new(slot).is_some_and(is_told)
+    call.shared.settings.redis_cluster.sends_clients() && Slot::new(slot).is_some_and(is_told)
 }
 
 fn slot(number: i64) -> Option<u16> {

@@ -14,7 +14,7 @@ fn parameters(settings: &Settings) -> [(&'static str, String); 15] {
     [
         ("appendonly", "no".to_owned()),
         ("bind", settings.listen.clone()),
-        ("cluster-enabled", if settings.redis_cluster { "yes" } else { "no" }.to_owned()),
+        ("cluster-enabled", if settings.redis_cluster.sends_clients() { "yes" } else { "no" }.to_owned()),
         ("databases", "1".to_owned()),
         ("io-threads", settings.thread_count.to_string()),
         ("lazyfree-lazy-user-del", "yes".to_owned()),

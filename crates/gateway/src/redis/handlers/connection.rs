@@ -35,7 +35,7 @@ pub fn reset(call: &mut Call<'_>) -> Handled {
 
 pub fn select(call: &mut Call<'_>) -> Handled {
     let index = call.integer32(1)?;
-    if index != 0 && call.settings().redis_cluster {
+    if index != 0 && call.settings().redis_cluster.sends_clients() {
         return Err(CommandError::fixed("ERR SELECT is not allowed in cluster mode"));
     }
     if index != 0 {
@@ -129,7 +129,7 @@ fn describe_server(call: &mut Call<'_>) {
     encode::bulk(call.out, b"id");
     encode::count(call.out, call.connection.seat.id);
     encode::bulk(call.out, b"mode");
-    let mode = if call.settings().redis_cluster { "cluster" } else { "standalone" };
+    let mode = if call.settings().redis_cluster.sends_clients() { "cluster" } else { "standalone" };
     encode::bulk(call.out, mode.as_bytes());
     encode::bulk(call.out, b"role");
     encode::bulk(call.out, b"master");

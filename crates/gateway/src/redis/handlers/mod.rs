@@ -50,10 +50,10 @@ pub fn handle(
     if !connection.authenticated() && !spec.needs_no_authentication() {
         return Err(CommandError::NO_AUTH);
     }
-    if !shared.settings.tells_owners && cluster::is_of_cluster(spec) {
+    if !shared.settings.redis_cluster.tells_owners() && cluster::is_of_cluster(spec) {
         return Err(cluster::DISABLED);
     }
-    if shared.settings.redis_cluster {
+    if shared.settings.redis_cluster.sends_clients() {
         cluster::redirect(spec, args, connection, shared)?;
     }
     (spec.handler)(&mut Call { args, spec, connection, shared, now, out })

@@ -7,6 +7,7 @@ use shorttail_units::{ClusterId, Slot};
 use super::*;
 use crate::command::{Command, StoreError};
 use crate::engine::cursor_of;
+use crate::redis::RedisCluster;
 use crate::request::{KeyspaceReply, KeyspaceRequest, Reply};
 use crate::topology::{GatewayPlace, Holding, Place, Topology};
 
@@ -20,7 +21,8 @@ fn gateway(id: u16, host: &str, is_alive: bool) -> GatewayPlace {
 }
 
 /// Eight partitions: two are mine, two another's, three a dead one's, and nobody has the last.
-fn client(redis_cluster: bool) -> Client {
+fn client(sends_clients: bool) -> Client {
+    let redis_cluster = if sends_clients { RedisCluster::On } else { RedisCluster::Off };
     let mut client = Client::with(Settings { redis_cluster, ..Settings::default() });
     let gateways = vec![gateway(1, "", true), gateway(2, "10.0.0.9", true), gateway(3, "10.0.0.8", false)];
     client.shared.topology = topology(gateways, |_| true);
@@ -50,7 +52,7 @@ fn slot_of(key: &str) -> u16 {
 #[test]
 fn who_is_to_tell_nothing_refuses_what_a_redis_without_cluster_does() {
     let mut client = client(false);
-    let settings = Settings { tells_owners: false, ..Settings::default() };
+    let settings = Settings { redis_cluster: RedisCluster::None, ..Settings::default() };
     client.shared.settings = settings;
     let refused = "-ERR This instance has cluster support disabled";
     for command in
@@ -180,7 +182,7 @@ fn a_master_tells_of_its_own_keys_only() {
     let (mine, other) = (key_in(0), key_in(1));
     client.script(&[(&format!("MSET {mine} 1 {other} 2"), "+OK")]);
     assert!(client.say("KEYS *").starts_with("*2 "));
-    client.shared.settings.redis_cluster = true;
+    client.shared.settings.redis_cluster = RedisCluster::On;
     let listed = format!("*1 ${} {mine}", mine.len());
     client.script(&[
         ("KEYS *", &listed),
@@ -299,8 +301,8 @@ fn with_the_switch_keys_are_where_they_belong() {
 #[test]
 fn who_is_not_the_owner_has_clients_read_the_map_anew() {
     let replies_to = |command: &str, error: StoreError| {
-        [false, true].map(|redis_cluster| {
-            let mut client = client(redis_cluster);
+        [false, true].map(|sends_clients| {
+            let mut client = client(sends_clients);
             client.send(&stream(&[command]));
             for (id, request) in std::mem::take(&mut client.asked) {
                 let reply = match request {

@@ -186,7 +186,7 @@ fn an_answer_to_something_else_ends_the_connection() {
     let mut answered = |reply: Reply| {
         let (mut input, mut outcomes) = (Vec::new(), Vec::new());
         put_reply(&mut input, 7, &reply);
-        neighbour.take_frames(1, &input, &mut outcomes).map(|_| outcomes.len())
+        neighbour.take_frames(&input, &mut outcomes).map(|_| outcomes.len())
     };
     let wrong = [
         Reply::Bytes(b"END".to_vec()),
@@ -195,7 +195,7 @@ fn an_answer_to_something_else_ends_the_connection() {
         Reply::Keyspace(Ok(KeyspaceReply::RandomKey(None))),
     ];
     for reply in wrong {
-        assert_eq!(answered(reply), Err("a reply to something else"));
+        assert_eq!(answered(reply), Err(Problem::Foreign("a reply to something else")));
     }
     assert_eq!(answered(Reply::Keyspace(Ok(KeyspaceReply::Count(3)))), Ok(1), "it was still asked");
     assert_eq!(answered(Reply::Group(Ok(true))), Ok(0), "nobody asked");

@@ -162,6 +162,7 @@ fn a_session_that_too_much_waits_for_ends() {
     let ended = (0..40).position(|tag| scene.answer(1, tag, &NodeReply::Bytes(&megabyte)).is_err());
     assert_eq!(ended, Some(31), "with their headers, 32 are more than 32 MiB");
     scene.injector.forget(1);
+    assert!(scene.injector.held.is_empty(), "nobody is left to tell");
     assert_eq!(scene.answer(2, 1, &DONE), Ok(()));
     scene.injector.clear();
     assert_eq!(scene.pass(0), [(2, 1)]);
