@@ -1,8 +1,8 @@
 //! Greeting a node: hello, fence, scan; then it is ready.
 //!
-//! The fence comes before anything else (a joining node is fenced before use), the scan before the node is used: chunks
-//! that this owner does not know, or that were not sealed, are dropped (while serving) or are what a new owner learns
-//! the store from (while gathering).
+//! The fence comes before anything else (a joining node is fenced before use), the scan before the node is used: while
+//! serving, chunks are dropped of stripes that are gone, or that the node is no member of; while gathering, a new owner
+//! learns the store from all of them.
 
 use shorttail_units::{NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal, Scanned};
