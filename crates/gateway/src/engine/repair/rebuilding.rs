@@ -11,9 +11,10 @@
 //!   |<-----------------Rebuilt----------------------------|  checked, decoded, installed
 //! ```
 //! The target is a member before it may hold anything (rule R11): whatever frees the stripe frees it there too, and
-//! whoever takes over knows of it: it hears all but m nodes, and one more than that know. Until they were told, the old place keeps what it has: a later owner that heard of
-//! no exchange would take it for a node that never held anything. It is exchanged for another only after a definite no,
-//! or when its memory is gone for good. A node that came back empty gets its own chunks again.
+//! whoever takes over knows of it: it hears all but m nodes, and one more than that know. Until they were told, the old
+//! place keeps what it has: a later owner that heard of no exchange would take it for a node that never held anything. The
+//! target is exchanged for another only after a definite no, or when its memory is gone for good. A node that came back
+//! empty gets its own chunks again.
 //!
 //! Must not know: how a node decodes.
 

@@ -6,7 +6,8 @@
 //!       a missing data chunk is decoded from these
 //!  > F  appended from whichever member holds the operation: its data node, or any parity, raw
 //! ```
-//! What any living member holds is completed; operations beyond a close of an earlier owner are void (rule R4).
+//! What a living member holds is completed, up to where the stripe ends (see `synchronise`); operations beyond a close of
+//! an earlier owner are void (rule R4).
 //!
 //! What is above F and not held by all its participants may or may not have been acknowledged. It belongs to the
 //! content, but is not *certain*: the failures that are left to happen may take it away. Nobody may be shown it before
