@@ -16,7 +16,8 @@ use super::cleaner::Mode;
 use super::unreadable::Sight;
 use crate::command::Command;
 use crate::engine::limits::{
-    CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, SHARE_LOOKS_MAX, TOMBSTONE_LOOK_US,
+    CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, HOPELESS_LOOKS_MAX, SHARE_LOOKS_MAX,
+    TOMBSTONE_LOOK_US,
 };
 use crate::engine::state::index::StripeSlot;
 use crate::engine::state::stripes::{Stripe, StripePhase};
@@ -72,6 +73,9 @@ impl<C: Command> Engine<C> {
 
     fn find_victim(&mut self) -> Option<(StripeSlot, Mode)> {
         let is_short = self.is_short_of_memory();
+        if let Some(slot) = self.choose_hopeless() {
+            return Some((slot, Mode::Move));
+        }
         if !is_short && let Some(slot) = self.choose_stranded() {
             return Some((slot, Mode::Move));
         }
@@ -98,6 +102,16 @@ impl<C: Command> Engine<C> {
     fn live_share_max(&self) -> f64 {
         let is_last_hope = self.config.when_full == WhenFull::Error && self.stalled.has_deletes();
         if is_last_hope { CLEAN_LIVE_SHARE_MAX_OF_DELETES } else { CLEAN_LIVE_SHARE_MAX }
+    }
+
+    /// A stripe that cannot be rebuilt, and of which nothing is needed. As long as it is there, a later owner has to take all
+    /// that it held for lost.
+    fn choose_hopeless(&self) -> Option<StripeSlot> {
+        let stuck = self.repair.stuck().take(HOPELESS_LOOKS_MAX).filter_map(|id| self.stripes.slot_of(id));
+        let mut stuck = stuck.map(|slot| (slot, self.stripes.at(slot)));
+        let is_over = |stripe: &Stripe<Purpose>| stripe.phase() == StripePhase::Sealed && self.is_void_anyway(stripe);
+        let (slot, _) = stuck.find(|(_, stripe)| is_over(stripe) && !self.is_held_back(stripe.id))?;
+        self.too_few_nodes().ok().map(|()| slot)
     }
 
     /// A stripe with a lost chunk that no node takes: what is in it is stored anew.
@@ -186,5 +200,33 @@ impl<C: Command> Engine<C> {
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
         let packed_bytes = self.stats.bytes_stored.saturating_sub(self.striped.value_bytes());
         taken > self.config.clean_above * packed_bytes as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shorttail_units::{CodeShape, Epoch, NodeId};
+
+    use super::*;
+    use crate::engine::state::testing::engine_of_ready_nodes;
+
+    /// However little garbage there is: a new owner would take all that was in it for lost, also if it was flushed since.
+    #[test]
+    fn a_stripe_that_cannot_be_rebuilt_and_holds_nothing_goes_first() {
+        let shape = CodeShape::default();
+        let mut engine = engine_of_ready_nodes(shape, 8);
+        let id = StripeId::new(Epoch(1), 1);
+        let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
+        let slot = engine.stripes.insert(Stripe::inherited(id, PartitionId(0), members, Box::from([9; 4])));
+        (0..3).for_each(|chunk| engine.repair.mark(id, chunk, shape));
+        engine.give_orders();
+        engine.stripes.at_mut(slot).live_count = 1;
+        assert_eq!(engine.choose_victim(), None, "it is waited for who may bring it back");
+        engine.stripes.at_mut(slot).live_count = 0;
+        assert_eq!(engine.choose_victim(), Some((slot, Mode::Move)));
+        engine.repair.clear(id, 0);
+        assert_eq!(engine.choose_victim(), None, "it goes with the rest of the garbage");
     }
 }

@@ -219,7 +219,7 @@ impl<C: Command> Engine<C> {
         self.end_emptied(id);
     }
 
-    /// A stripe that is lost is over. `members`: who is to free it.
+    /// A stripe that is lost is over. `members`: whoever may hold some of it.
     pub(in crate::engine) fn declare_void_of(&mut self, id: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
         let (ending, doomed) = (Ending::Waits, Vec::new());
         self.voids.emptied.insert(id, Emptied { partition, members, ending, only_by_record: false, doomed });

@@ -203,6 +203,11 @@ impl Repair {
         !self.queue.is_empty()
     }
 
+    /// Stripes for which no order can be given; the next ones to be looked at come first.
+    pub(in crate::engine) fn stuck(&self) -> impl Iterator<Item = StripeId> {
+        self.stuck.iter().map(|&(_, stripe)| stripe)
+    }
+
     /// Most chunks that one stripe lost.
     pub(in crate::engine) fn lost_of_stripe_max(&self) -> u64 {
         self.stripes_by_lost.last_key_value().map_or(0, |(&count, _)| u64::from(count))

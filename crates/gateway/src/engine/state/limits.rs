@@ -138,6 +138,9 @@ pub const RELIEF_US: u64 = 50_000;
 /// Stripes whose shares are looked at for each choice of one to clean.
 pub const SHARE_LOOKS_MAX: usize = 512;
 
+/// Stripes that cannot be rebuilt which are looked at each time, whether anything of them is needed: they take turns.
+pub const HOPELESS_LOOKS_MAX: usize = 16;
+
 /// Microseconds between two looks at tombstones where there are more stripes than that.
 pub const TOMBSTONE_LOOK_US: u64 = 100_000;
 

@@ -29,7 +29,7 @@ impl<C: Command> Engine<C> {
             self.inherit_flush_due(partition, version, at);
         }
         for (id, partition) in picture.take_losses() {
-            self.note_loss(id, partition);
+            self.note_loss(id, partition, away.iter().copied().chain(census.holders(id)).collect());
         }
         for found in picture.take_striped() {
             self.adopt_striped(found);

@@ -7,12 +7,14 @@
 //!
 //! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss. As that one may be
 //! able to read them, what ends records in there, tombstones and floors, is kept as long (rule R3): until a durable record
-//! says that the stripe is void. Who its members were at last nobody knows for sure, so every node is told to free it.
+//! says that the stripe is void. Then all are told to free it that had some of it, members or not, or may have it: who was
+//! away when the picture was made.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use shorttail_codes::Code;
-use shorttail_units::{PartitionId, Slot, StripeId, Version};
+use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
 
 use crate::command::Command;
 use crate::engine::Engine;
@@ -21,6 +23,8 @@ use crate::engine::state::index::StripeSlot;
 #[derive(Debug)]
 struct LostStripe {
     partition: PartitionId,
+    /// Who has some of it, or may have.
+    holders: Arc<[NodeId]>,
     /// All that it may have held was flushed. It exists until it is void.
     is_flushed: bool,
 }
@@ -31,8 +35,8 @@ pub struct Losses {
 }
 
 impl<C: Command> Engine<C> {
-    pub(super) fn note_loss(&mut self, id: StripeId, partition: PartitionId) {
-        self.losses.stripes.insert(id, LostStripe { partition, is_flushed: false });
+    pub(super) fn note_loss(&mut self, id: StripeId, partition: PartitionId, holders: Arc<[NodeId]>) {
+        self.losses.stripes.insert(id, LostStripe { partition, holders, is_flushed: false });
     }
 
     /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What is not marked
@@ -109,12 +113,10 @@ impl<C: Command> Engine<C> {
         let lost = self.losses.stripes.iter_mut().filter(|(id, lost)| !lost.is_flushed && is_ended(**id, lost));
         let ended = lost.map(|(&id, lost)| {
             lost.is_flushed = true;
-            (id, lost.partition)
+            (id, lost.partition, lost.holders.clone())
         });
-        let ended: Vec<(StripeId, PartitionId)> = ended.collect();
-        for (id, partition) in ended {
-            let all = self.nodes.iter().map(|node| node.id).collect();
-            self.declare_void_of(id, partition, all);
+        for (id, partition, holders) in ended.collect::<Vec<_>>() {
+            self.declare_void_of(id, partition, holders);
         }
     }
 
@@ -133,10 +135,8 @@ fn is_readable(code: &Code, lost: u128) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use shorttail_store::record::{Record, RecordKind};
-    use shorttail_units::{CodeShape, Epoch, NodeId};
+    use shorttail_units::{CodeShape, Epoch};
 
     use super::*;
     use crate::engine::reclaim::freeing::VoidRecord;
@@ -146,33 +146,44 @@ mod tests {
     #[test]
     fn what_ends_something_in_a_lost_stripe_is_kept() {
         let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
-        let [lost, own] = [1, 2].map(|epoch| StripeId::new(Epoch(epoch), 1));
+        let [lost, own] = [1, 2].map(|number| StripeId::new(Epoch(1), number));
         let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
-        let held = Stripe::inherited(own, PartitionId(3), members, Box::from([0; 4]));
+        let held = Stripe::inherited(own, PartitionId(3), members.clone(), Box::from([0; 4]));
         let slot = engine.stripes.insert(held);
-        let horizon = StripeId::new(Epoch(2), 2).raw().to_le_bytes();
-        let version = Version::new(Epoch(2), 1);
+        let horizon = StripeId::new(Epoch(1), 3).raw().to_le_bytes();
+        let version = Version::new(Epoch(1), 1);
         let tombstone = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, version) };
         let is_kept = |engine: &Engine<crate::any::AnyCommand>| {
             let is_needed = engine.is_needed(PartitionId(3), own, &tombstone);
             (is_needed, engine.may_hold_older(slot), engine.oldest_beside(PartitionId(3), own))
         };
         assert_eq!(is_kept(&engine), (false, false, None));
-        engine.note_loss(lost, PartitionId(4));
+        engine.note_loss(lost, PartitionId(2), members.clone());
         assert_eq!(is_kept(&engine), (false, false, None), "of another partition");
-        engine.note_loss(lost, PartitionId(3));
+        // A chunk of it moved away from node 7.
+        engine.note_loss(lost, PartitionId(3), members.iter().copied().chain([NodeId(7)]).collect());
+        engine.note_loss(StripeId::new(Epoch(1), 9), PartitionId(2), members);
         assert_eq!(is_kept(&engine), (true, true, Some(lost)));
         // A flush ends the loss; until that is durable the stripe may be found by the next owner.
         engine.end_losses(&BTreeSet::from([PartitionId(3)]));
-        assert!(!engine.has_losses() && !engine.is_overshadowed(Slot::of_key(b"key"), None));
+        let slot_in = |engine: &Engine<_>, partition| {
+            let slots = (0..).filter_map(Slot::new);
+            slots.into_iter().find(|&slot| engine.config.partition_of(slot) == partition).expect("each has slots")
+        };
+        let is_overshadowed = [3, 2].map(|it| engine.is_overshadowed(slot_in(&engine, PartitionId(it)), None));
+        assert_eq!(is_overshadowed, [false, true]);
+        let next = engine.next_version;
+        engine.end_losses(&BTreeSet::from([PartitionId(3)]));
+        assert_eq!(engine.next_version, next, "one record says so");
         assert_eq!(is_kept(&engine), (true, true, Some(lost)));
         assert!(engine.is_to_keep(NodeId(7), lost));
         assert_eq!(engine.pending_frees().count(), 0);
         engine.void_confirmed(lost, VoidRecord { at: own, bytes: 30 });
-        assert_eq!(is_kept(&engine), (false, false, None));
-        // Also those that were no members when it was lost: a chunk of it may have moved from there.
+        // The void record lies in a younger one.
+        let young = engine.stripes.by_age(PartitionId(3)).map(|(id, _)| id).find(|&id| id != own);
+        assert_eq!(is_kept(&engine), (false, false, young));
         let told: Vec<_> = engine.pending_frees().collect();
-        assert_eq!(told, (0..8).map(|node| (NodeId(node), lost)).collect::<Vec<_>>());
+        assert_eq!(told, [0, 1, 2, 3, 4, 5, 7].map(|node| (NodeId(node), lost)));
     }
 
     /// Its owner answered the flush, and died before the remains were void.
@@ -181,10 +192,11 @@ mod tests {
         let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
         let [before, beside] = [1, 2].map(|epoch| StripeId::new(Epoch(epoch), 1));
         let other = StripeId::new(Epoch(1), 2);
-        engine.note_loss(before, PartitionId(3));
+        let holders: Arc<[NodeId]> = [NodeId(0)].into();
+        engine.note_loss(before, PartitionId(3), holders.clone());
         // That owner may have written more there after the flush.
-        engine.note_loss(beside, PartitionId(3));
-        engine.note_loss(other, PartitionId(1));
+        engine.note_loss(beside, PartitionId(3), holders.clone());
+        engine.note_loss(other, PartitionId(1), holders);
         engine.inherit_floor(PartitionId(3), Version::new(Epoch(2), 9));
         engine.end_losses_below_floors();
         assert_eq!(engine.voids.emptied().collect::<Vec<_>>(), [before]);

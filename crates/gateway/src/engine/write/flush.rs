@@ -485,9 +485,10 @@ impl<C: Command> Engine<C> {
         self.is_flushing() || self.is_overdue_in(partition) && !self.flushes.is_given_up
     }
 
-    /// Do rounds wait for a flush that finds no place?
-    pub(in crate::engine) fn holds_rounds_for_overdue(&self) -> bool {
-        self.is_flush_overdue() && !self.flushes.is_given_up
+    /// Do writes wait for a flush that finds no place?
+    pub(in crate::engine) fn holds_writes_for_overdue(&self) -> bool {
+        let is_any_held = !self.flushes.held_locks.is_empty() || !self.flushes.held_groups.is_empty();
+        is_any_held && self.is_flush_overdue() && !self.flushes.is_given_up
     }
 
     /// Does a flush keep rounds from beginning? Then the lock's turn comes afterwards.

@@ -61,9 +61,14 @@ fn confirm_open(engine: &mut Engine<AnyCommand>) {
 #[test]
 fn who_lets_go_reclaims_memory_for_a_flush_that_holds_up_writes() {
     let mut engine = engine_without_room(PartitionId(1));
-    engine.let_go(engine.now);
-    assert!(!engine.may_reclaim());
     all_overdue(&mut engine);
+    let key = key_in(&engine, PartitionId(1));
+    let mut other = engine_without_room(PartitionId(1));
+    all_overdue(&mut other);
+    other.let_go(other.now);
+    assert!(!other.may_reclaim(), "nobody waits");
+    ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
+    engine.let_go(engine.now);
     assert!(engine.may_reclaim());
     engine.flushes.is_given_up = true;
     assert!(!engine.may_reclaim(), "writes are refused");
