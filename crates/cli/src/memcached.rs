@@ -96,7 +96,7 @@ fn serve(mut request: Request) -> Result<(), Refusal> {
     crate::logging::start(level);
     let options = &mut request.options;
     options.connection_count_max =
-        crate::resources::allow_inner_files(options.connection_count_max, options.node_count);
+        crate::resources::allow_inner_files(options.connection_count_max, options.node_count * options.core_count);
     if let Some(user) = &request.user {
         daemon::switch_user(user)?;
     }

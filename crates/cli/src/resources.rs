@@ -21,9 +21,9 @@ pub fn allow_gateway_files(client_count: usize, thread_count: usize) -> usize {
     allow_client_files(client_count, thread_count * GATEWAY_THREAD_CONNECTIONS)
 }
 
-/// The same for a cluster inside this process.
-pub fn allow_inner_files(client_count: usize, node_count: usize) -> usize {
-    allow_client_files(client_count, node_count * INNER_NODE_FILES)
+/// The same for a cluster inside this process: so many sessions of its gateway's threads with nodes.
+pub fn allow_inner_files(client_count: usize, session_count: usize) -> usize {
+    allow_client_files(client_count, session_count * INNER_NODE_FILES)
 }
 
 fn allow_client_files(client_count: usize, role_count: usize) -> usize {

@@ -64,9 +64,13 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     Ok(result?)
 }
 
-/// Was this process started with SIGHUP ignored, as by nohup? The system tells signals as bits, the first one lowest.
+/// Was this process started with SIGHUP ignored, as by nohup?
 fn ignores_hang_ups() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    are_hang_ups_ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+/// By what the system tells of a process: signals are bits, the first one lowest.
+fn are_hang_ups_ignored(status: &str) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
     ignored.is_some_and(|bits| bits & 1 << (SIGHUP - 1) != 0)

@@ -37,7 +37,7 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::net::Accepting;
-use connection::{Connection, ReadEnd, SendEnd};
+use connection::{Connection, FIRST_BYTES_MAX, ReadEnd, SendEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
 use listener::Listener;
@@ -257,8 +257,10 @@ impl Server {
         for message in messages {
             self.handle_message(token, message);
         }
-        if let Err(ReadEnd::Foreign(error)) = read {
-            self.turn_away(token, error);
+        match read {
+            Err(ReadEnd::Foreign(error)) => self.turn_away(token, error),
+            Err(ReadEnd::Talkative) => self.turn_away_talkative(token),
+            Err(ReadEnd::Closed) | Ok(_) => {}
         }
         if read.is_err() || stuck {
             self.forget(token);
@@ -273,6 +275,12 @@ impl Server {
             // Should it not arrive, the member asks again.
             let _ = connection.send(&FromCoordinator::Refused(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION)));
         }
+    }
+
+    fn turn_away_talkative(&mut self, token: usize) {
+        let Some(connection) = self.connections.get(&token) else { return };
+        let why = format!("its first message is longer than {FIRST_BYTES_MAX} bytes");
+        self.turned_away.tell(Instant::now(), &connection.from, &connection.member, &why);
     }
 
     fn handle_message(&mut self, token: usize, message: ToCoordinator) {

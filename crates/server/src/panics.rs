@@ -6,10 +6,21 @@
 //!
 //! Must not know: which role it is.
 
+use std::time::Duration;
+
+/// What a panic has to say takes no longer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// From now on a panic says what it has to say, and is the process's end.
 pub fn end_the_process() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        // Where nobody reads what is said it would not come to an end.
+        let end = || {
+            std::thread::sleep(LAST_WORDS);
+            std::process::abort();
+        };
+        let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(end);
         say(panic);
         std::process::abort();
     }));

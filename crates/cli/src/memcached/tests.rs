@@ -50,6 +50,10 @@ fn defaults_are_memcacheds() {
     assert_eq!((options.memory_bytes, options.value_bytes_max), (64 << 20, 1 << 20));
     assert_eq!((options.connection_count_max, options.threads, options.backlog), (1024, 4, 1024));
     assert_eq!(options.core_count, 1);
+    for (line, threads, core_count) in [("-t 2", 2, 2), ("-t 9", 9, 4)] {
+        let options = self::options(line);
+        assert_eq!((options.threads, options.core_count), (threads, core_count), "{line}");
+    }
     assert_eq!((options.code.to_string().as_str(), options.node_count), ("rs:4+2", 8));
     assert_eq!(options.when_full, WhenFull::Evict);
 }

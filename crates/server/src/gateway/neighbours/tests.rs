@@ -179,6 +179,18 @@ fn one_that_takes_all_is_not_broken_off() {
     assert!(neighbours.break_stuck(u64::MAX, poll.registry()).is_empty());
 }
 
+/// It is tried again every half second.
+#[test]
+fn that_another_gateway_refuses_this_one_is_said_once_in_a_while() {
+    let mut neighbour = neighbour();
+    let refusal = Refusal::OtherCluster(9);
+    let told = [0, REFUSAL_TOLD_EVERY_US - 1, REFUSAL_TOLD_EVERY_US].map(|now_us| {
+        neighbour.tell_refusal(now_us, 1, &refusal);
+        neighbour.refusal_told_us
+    });
+    assert_eq!(told, [0, 0, REFUSAL_TOLD_EVERY_US].map(Some));
+}
+
 #[test]
 fn an_answer_to_something_else_ends_the_connection() {
     let mut neighbour = neighbour();
