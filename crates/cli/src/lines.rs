@@ -9,9 +9,12 @@
 //! socket         -> sent so as not to wait
 //! file           -> written: there is always somebody who takes it
 //! ```
+//! Who became another user may not open a pipe or terminal of the earlier one: [`keep`] opens it before. Where it was never to
+//! be opened a line is written once something can be, and a terminal that then takes a part of it is waited for.
 
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,6 +31,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A console takes some dozen bytes at once, and more soon.
 const SOON: Duration = Duration::from_millis(100);
 
+/// Standard output and error, opened by an earlier user.
+static KEPT: OnceLock<[Option<OwnedFd>; 2]> = OnceLock::new();
+
 static OUTPUT: Lines = Lines::new();
 static ERRORS: Lines = Lines::new();
 
@@ -38,6 +44,13 @@ struct Lines {
     left_out: AtomicU64,
     /// The last one was written in part.
     owes_end: AtomicBool,
+}
+
+/// Is to be called before this process becomes another user's.
+pub fn keep() {
+    let kept = [io::stdout().as_fd(), io::stderr().as_fd()].map(|to| reopen(to).ok());
+    // The first user's are those that may be opened.
+    let _ = KEPT.set(kept);
 }
 
 /// A line on standard error.
@@ -75,7 +88,9 @@ pub struct Output;
 
 impl Write for Output {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        OUTPUT.write(io::stdout().as_fd(), line, SOON);
+        // Who did not read the last one is not waited for again.
+        let within = if OUTPUT.left_out.load(Ordering::Relaxed) > 0 { Duration::ZERO } else { SOON };
+        OUTPUT.write(io::stdout().as_fd(), line, within);
         Ok(line.len())
     }
 
@@ -119,6 +134,7 @@ impl Lines {
 /// How something is written without waiting.
 enum Way<'a> {
     Reopened(OwnedFd),
+    Kept(&'static OwnedFd),
     Socket(BorrowedFd<'a>),
     File(BorrowedFd<'a>),
 }
@@ -127,12 +143,11 @@ impl Way<'_> {
     fn to(to: BorrowedFd<'_>) -> Way<'_> {
         let kind = fstat(to).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
-            FileType::Fifo | FileType::CharacterDevice => {
-                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                let number = std::os::fd::AsRawFd::as_raw_fd(&to);
-                // Another user's terminal may not be opened: it is written to once it takes something.
-                open(format!("/proc/self/fd/{number}"), flags, Mode::empty()).map_or(Way::File(to), Way::Reopened)
-            }
+            FileType::Fifo | FileType::CharacterDevice => match (reopen(to), kept(to)) {
+                (Ok(reopened), _) => Way::Reopened(reopened),
+                (Err(Errno::ACCESS), Some(kept)) => Way::Kept(kept),
+                _ => Way::File(to),
+            },
             FileType::Socket => Way::Socket(to),
             _ => Way::File(to),
         }
@@ -141,11 +156,23 @@ impl Way<'_> {
     fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         match self {
             Way::Reopened(to) => rustix::io::write(to, bytes),
+            Way::Kept(to) => rustix::io::write(to, bytes),
             Way::Socket(to) => send(to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
             Way::File(to) if !takes_more(*to, Duration::ZERO) => Err(Errno::AGAIN),
             Way::File(to) => rustix::io::write(to, bytes),
         }
     }
+}
+
+fn reopen(to: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    open(format!("/proc/self/fd/{}", to.as_raw_fd()), flags, Mode::empty())
+}
+
+/// What [`keep`] opened of it.
+fn kept(to: BorrowedFd<'_>) -> Option<&'static OwnedFd> {
+    let place = [io::stdout().as_raw_fd(), io::stderr().as_raw_fd()].iter().position(|&it| it == to.as_raw_fd())?;
+    KEPT.get()?[place].as_ref()
 }
 
 /// How many bytes were written. Where nothing can be, all were: there is nobody to read them, now or later.

@@ -98,6 +98,7 @@ fn serve(mut request: Request) -> Result<(), Refusal> {
     options.connection_count_max =
         crate::resources::allow_inner_files(options.connection_count_max, options.node_count * options.core_count);
     if let Some(user) = &request.user {
+        lines::keep();
         daemon::switch_user(user)?;
     }
     // Before the first thread: only the thread that forks goes on in the child.

@@ -239,7 +239,7 @@ impl Coordinator {
         if let Some(gateway) = self.unfollowable_without(id) {
             return Err(format!(
                 "gateway {gateway} is not confirmed yet without the nodes that left lately, and no more than {} may leave \
-                 before it is: try again in a few seconds",
+                 before it is: try again in a few seconds; if that lasts, start node {id} empty instead (`--id {id}`)",
                 self.settings.code.tolerance()
             ));
         }

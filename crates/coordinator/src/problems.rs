@@ -101,14 +101,22 @@ impl Coordinator {
     fn cut_off_problem(&self) -> Option<String> {
         let (needed, nodes) = self.reach_needed();
         // A node that is late counts as reached, for a while.
-        let told = |id: u16| match self.reached_count(id) {
+        let reached = |id: u16| match self.reached_count(id) {
             reached if reached < needed => format!("gateway {id} reaches {reached} of {nodes} nodes"),
             _ => format!("gateway {id} was not confirmed by nodes in time"),
         };
-        let told: Vec<String> = self.alive_gateways().filter(|&id| self.is_cut_off(id)).map(told).collect();
+        let loads = self.loads_of(|id| self.is_cut_off(id));
+        let has_heirs = self.alive_gateways().any(|id| self.may_own(id));
+        let told = |(&id, &load): (&u16, &usize)| match load {
+            0 => reached(id),
+            _ if has_heirs => format!("{}, and hands over {load} partitions", reached(id)),
+            _ => format!("{}, and keeps {load} partitions as no other gateway could own them", reached(id)),
+        };
+        let told: Vec<String> = loads.iter().map(told).collect();
         (!told.is_empty()).then(|| {
             format!(
-                "{}: it owns nothing until it reaches {needed} of {nodes} for {} s; see to the network between it and the nodes",
+                "{}: no more is given to it until it reaches {needed} of {nodes} for {} s; see to the network between it and the \
+                 nodes",
                 told.join(", "),
                 UNPROVEN_MS_MAX / 1000
             )

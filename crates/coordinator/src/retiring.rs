@@ -212,9 +212,10 @@ impl Coordinator {
         !node.is_met || node.given_up_us.is_some_and(|since_us| !is_told(since_us, self.now_us))
     }
 
-    /// An owner that takes over counts nothing yet, and of a dead one nothing counts.
+    /// An owner that takes over counts nothing yet, and of a dead one nothing counts. Nor does what one said last that is not
+    /// proven: its core may stand still, and know nothing of what was given up.
     pub(crate) fn can_tell_losses(&self) -> bool {
-        self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure)) && self.is_quiet()
+        self.is_quiet() && self.partitions_served() == self.settings.partition_count
     }
 
     /// Do owners tell that nothing is missing that could be rebuilt?
@@ -249,7 +250,11 @@ impl Coordinator {
                  to the network"
             )
         };
-        Some(format!("{who} not given up, as {why}; `shorttail remove node {first} --lost` {first_lost}"))
+        let lost = match self.unfollowable_without(*first) {
+            None => format!("`shorttail remove node {first} --lost`"),
+            Some(_) => format!("start node {first} empty (`--id {first}`)"),
+        };
+        Some(format!("{who} not given up, as {why}; {lost} {first_lost}"))
     }
 }
 

@@ -272,6 +272,13 @@ fn nothing_is_given_up_while_no_owner_can_tell_what_is_lost() {
     assert!(unknown.contains("no owner can tell"), "{unknown}");
     cluster.counts(&[], 0);
     cluster.remove(1, true).expect("the owner knows of no loss");
+    // Its core stands still, and knows nothing of who left since.
+    let standings = cluster.standings(TenureState::Serving).into_iter();
+    let standings = standings.map(|standing| Standing { proven_by: 0, ..standing }).collect();
+    let status = GatewayStatus { standings, ..GatewayStatus::default() };
+    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+    let unknown = cluster.remove(2, true).expect_err("what it said is of before");
+    assert!(unknown.contains("no owner can tell"), "{unknown}");
     // A dead owner's count is nobody's.
     let connection = cluster.gateway;
     cluster.scene.watcher = None;

@@ -68,11 +68,11 @@ fn what_a_gateway_cannot_prove_goes_to_those_that_reach_enough_nodes() {
     [one, two].iter().for_each(|&id| stage.is_well(id));
     stage.beat();
     assert_eq!(stage.problems().len(), 1);
-    let why = format!("gateway {three} reaches 0 of 8 nodes: it owns nothing until it reaches 6 of 8 for 2 s");
+    let why = format!("gateway {three} reaches 0 of 8 nodes: no more is given to it until it reaches 6 of 8 for 2 s");
     assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
     stage.reaches(three, EVERY);
     stage.beat();
-    let why = format!("gateway {three} was not confirmed by nodes in time: it owns nothing");
+    let why = format!("gateway {three} was not confirmed by nodes in time: no more is given to it");
     assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
 }
 
@@ -342,7 +342,8 @@ fn what_is_proven_of_a_gateway_that_reaches_too_few_nodes_is_handed_over() {
     stage.pass_ms(SHORT_MS_MAX - 100);
     assert_eq!((stage.to_come(one), stage.problems()), (vec![], vec![]), "it may be for a moment");
     stage.pass_ms(300);
-    let why = format!("gateway {three} reaches 3 of 8 nodes: it owns nothing until it reaches 6 of 8 for 2 s");
+    let why =
+        format!("gateway {three} reaches 3 of 8 nodes, and hands over 4 partitions: no more is given to it until");
     assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
     assert_eq!(stage.loads()[&three], 4, "it serves what it can meanwhile");
     stage.prepare();
@@ -380,7 +381,8 @@ fn a_gateway_that_can_store_and_not_read_everything_is_short() {
     assert_eq!(stage.to_come(one), [], "two may be missing");
     sees(&mut stage, three, 6);
     stage.pass_ms(SHORT_MS_MAX + 200);
-    let why = format!("gateway {three} reaches 6 of 10 nodes: it owns nothing until it reaches 8 of 10");
+    let why =
+        format!("gateway {three} reaches 6 of 10 nodes, and hands over 4 partitions: no more is given to it until");
     assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
 }
 

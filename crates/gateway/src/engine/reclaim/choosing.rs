@@ -104,10 +104,10 @@ impl<C: Command> Engine<C> {
         if is_last_hope { CLEAN_LIVE_SHARE_MAX_OF_DELETES } else { CLEAN_LIVE_SHARE_MAX }
     }
 
-    /// A stripe that cannot be rebuilt, and of which nothing is needed. As long as it is there, a later owner has to take all
-    /// that it held for lost.
+    /// A stripe for which repair can do nothing now, and of which nothing is needed. If it cannot be read, a later owner has to
+    /// take all that it held for lost as long as it is there.
     fn choose_hopeless(&self) -> Option<StripeSlot> {
-        let stuck = self.repair.stuck().take(HOPELESS_LOOKS_MAX).filter_map(|id| self.stripes.slot_of(id));
+        let stuck = self.repair.stuck().filter_map(|id| self.stripes.slot_of(id)).take(HOPELESS_LOOKS_MAX);
         let mut stuck = stuck.map(|slot| (slot, self.stripes.at(slot)));
         let is_over = |stripe: &Stripe<Purpose>| stripe.phase() == StripePhase::Sealed && self.is_void_anyway(stripe);
         let (slot, _) = stuck.find(|(_, stripe)| is_over(stripe) && !self.is_held_back(stripe.id))?;
@@ -228,5 +228,28 @@ mod tests {
         assert_eq!(engine.choose_victim(), Some((slot, Mode::Move)));
         engine.repair.clear(id, 0);
         assert_eq!(engine.choose_victim(), None, "it goes with the rest of the garbage");
+    }
+
+    /// Repair looks at so many at once, and again at all of them together.
+    #[test]
+    fn each_of_those_that_cannot_be_rebuilt_is_looked_at() {
+        let shape = CodeShape::default();
+        let mut engine = engine_of_ready_nodes(shape, 8);
+        let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
+        let mut last = None;
+        for number in 1..=HOPELESS_LOOKS_MAX as u64 {
+            let id = StripeId::new(Epoch(1), number);
+            let held = Stripe::inherited(id, PartitionId(0), members.clone(), Box::from([9; 4]));
+            let slot = engine.stripes.insert(held);
+            engine.stripes.at_mut(slot).live_count = 1;
+            (0..3).for_each(|chunk| engine.repair.mark(id, chunk, shape));
+            last = Some(slot);
+        }
+        while engine.repair.stuck().count() < HOPELESS_LOOKS_MAX {
+            engine.give_orders();
+        }
+        let last = last.expect("there are some");
+        engine.stripes.at_mut(last).live_count = 0;
+        assert_eq!(engine.choose_hopeless(), Some(last));
     }
 }

@@ -194,6 +194,13 @@ impl Voids {
         }
     }
 
+    /// These are to free it, too.
+    pub(in crate::engine) fn set_members(&mut self, id: StripeId, members: Arc<[NodeId]>) {
+        if let Some(emptied) = self.emptied.get_mut(&id) {
+            emptied.members = members;
+        }
+    }
+
     /// Is the stripe void, or to be so at once?
     pub(in crate::engine) fn is_emptied(&self, id: StripeId) -> bool {
         self.emptied.contains_key(&id)

@@ -289,6 +289,7 @@ impl<C: Command> Engine<C> {
         if !self.is_to_keep(node, description.stripe) {
             return self.free_on(node, description.stripe, description.partition);
         }
+        self.note_holder(description.stripe, node);
         self.refresh_configuration(node, description);
     }
 

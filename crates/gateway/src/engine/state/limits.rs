@@ -138,8 +138,9 @@ pub const RELIEF_US: u64 = 50_000;
 /// Stripes whose shares are looked at for each choice of one to clean.
 pub const SHARE_LOOKS_MAX: usize = 512;
 
-/// Stripes that cannot be rebuilt which are looked at each time, whether anything of them is needed: they take turns.
-pub const HOPELESS_LOOKS_MAX: usize = 16;
+/// Stripes that cannot be rebuilt which are looked at each time, whether anything of them is needed. Repair looks at as many
+/// in one turn, and these stay together: with fewer looks some would never have their turn.
+pub const HOPELESS_LOOKS_MAX: usize = REPAIR_LOOKS_MAX;
 
 /// Microseconds between two looks at tombstones where there are more stripes than that.
 pub const TOMBSTONE_LOOK_US: u64 = 100_000;

@@ -120,6 +120,15 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A node that nobody knew when the picture was made, or did not hear then, holds a chunk of it.
+    pub(in crate::engine) fn note_holder(&mut self, id: StripeId, node: NodeId) {
+        let Some(lost) = self.losses.stripes.get_mut(&id).filter(|lost| !lost.holders.contains(&node)) else { return };
+        lost.holders = lost.holders.iter().copied().chain([node]).collect();
+        if lost.is_flushed {
+            self.voids.set_members(id, lost.holders.clone());
+        }
+    }
+
     /// The stripe is void.
     pub(in crate::engine) fn forget_loss(&mut self, id: StripeId) {
         self.losses.stripes.remove(&id);
@@ -176,14 +185,15 @@ mod tests {
         engine.end_losses(&BTreeSet::from([PartitionId(3)]));
         assert_eq!(engine.next_version, next, "one record says so");
         assert_eq!(is_kept(&engine), (true, true, Some(lost)));
-        assert!(engine.is_to_keep(NodeId(7), lost));
+        assert!(engine.is_to_keep(NodeId(6), lost));
+        engine.note_holder(lost, NodeId(6));
         assert_eq!(engine.pending_frees().count(), 0);
         engine.void_confirmed(lost, VoidRecord { at: own, bytes: 30 });
         // The void record lies in a younger one.
         let young = engine.stripes.by_age(PartitionId(3)).map(|(id, _)| id).find(|&id| id != own);
         assert_eq!(is_kept(&engine), (false, false, young));
         let told: Vec<_> = engine.pending_frees().collect();
-        assert_eq!(told, [0, 1, 2, 3, 4, 5, 7].map(|node| (NodeId(node), lost)));
+        assert_eq!(told, (0..8).map(|node| (NodeId(node), lost)).collect::<Vec<_>>());
     }
 
     /// Its owner answered the flush, and died before the remains were void.
