@@ -9,6 +9,10 @@
 //! * a key that would break a line is always echoed in base64 (memcached may send it raw), and no other is left out of
 //!   `stats cachedump` (memcached leaves out what was stored under a base64 key);
 //! * `get_expired` and `get_flushed` are the engine's counts, of all look-ups and not of `get` alone;
+//! * a `set` or `ms` that finds no memory (`-M`) leaves what was stored before (memcached deletes that);
+//! * `total_items` counts writes that are durable, touches too, and several of a key that were done together once; that,
+//!   evictions, expired and connections in all are not reset by `stats reset`;
+//! * `verbosity` is of the thread that serves the connection;
 //! * `stats conns` numbers connections in the order in which they came, not by their descriptors;
 //! * there is one slab class, 1, and no LRU crawler, watcher or memory-limit change;
 //! * when a key of a multi-key `get` cannot be read, the values before it have already been sent: the error line

@@ -15,7 +15,12 @@
 //! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
 //!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
 //! - What memcached's `decr` shortened ends with spaces, as it does there, and is no number here.
-//! - CLIENT LIST shows the Redis clients of one gateway, without the sizes of their buffers; WAIT answers the parity count, see `handlers::server`.
+//! - CLUSTER GETKEYSINSLOT may answer fewer keys than there are: 4096 at most, and none for those that are over by now.
+//! - INFO tells of no key that it expires; CONFIG RESETSTAT leaves what the engine counts. Hits and misses are those of GET,
+//!   MGET, GETEX and GETDEL.
+//! - COMMAND LIST leaves out subcommands.
+//! - CLIENT LIST shows the Redis clients of one gateway, without the sizes of their buffers; WAIT answers the parity count,
+//!   see `handlers::server`.
 //!
 //! Must not know: sockets, clocks, nodes.
 
