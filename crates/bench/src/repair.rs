@@ -450,9 +450,9 @@ fn table(results: &Results) -> String {
         let pooled = &results.pooled;
         let _ = writeln!(
             out,
-            "{} runs: medians: share {:.2}, of what new memory allows {:.2}; p99 {:.2} times the undisturbed one, {:.2} times while half of the processors \
-             count; all operations together: p99 {:.0} us undisturbed, {:.0} us while they count, {:.0} us during \
-             repair: {:.2} times",
+            "{} runs: medians: share {:.2}, of what new memory allows {:.2}; p99 {:.2} times the undisturbed one, \
+             {:.2} times while half of the processors count; all operations together: p99 {:.0} us undisturbed, {:.0} us \
+             while they count, {:.0} us during repair: {:.2} times",
             results.runs.len(),
             results.median_share_of_estimate,
             results.median_share_of_estimate_new,
