@@ -4,6 +4,7 @@
 //! the driver completes one before it begins the next.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::{
@@ -14,7 +15,7 @@ use shorttail_wire::control::{
 use crate::durable::Durable;
 use crate::gone::Gone;
 use crate::lifecycle::Event;
-use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX, STANDINGS_MAX, STOOD_STILL_MS};
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX, STANDINGS_MAX, STOOD_STILL_MS, TELL_WITHIN_MS};
 use crate::members::{GatewayMember, NodeMember, Presence};
 use crate::orders::Pending;
 use crate::tenures::Tenures;
@@ -94,6 +95,8 @@ pub struct Coordinator {
     pub(crate) started_us: u64,
     pub(crate) now_us: u64,
     outputs: VecDeque<Output>,
+    /// When members were told last what had changed.
+    told_us: u64,
     /// What members are to know waits: outputs are not taken.
     is_held: bool,
     /// It surely leads.
@@ -154,6 +157,7 @@ impl Coordinator {
             started_us: now.mono_us,
             now_us: now.mono_us,
             outputs: VecDeque::new(),
+            told_us: now.mono_us,
             is_held: false,
             leads: true,
             rests_since_us: None,
@@ -182,13 +186,14 @@ impl Coordinator {
         self.handle_silence(now);
         self.end_late_orders(now);
         self.advance_tenures(now);
-        self.tell();
+        if !self.is_held && self.told_us + TELL_WITHIN_MS * 1000 <= self.now_us {
+            self.tell();
+        }
     }
 
-    /// Outputs are not taken for long, or again: what members are to know is told them when they are, as it is then.
+    /// Outputs are not taken for long, or again.
     pub fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
-        self.tell();
     }
 
     /// Whether it surely leads: its lease may be over, and another one lead.
@@ -202,17 +207,24 @@ impl Coordinator {
     }
 
     fn tell(&mut self) {
-        if self.is_held {
-            return;
-        }
+        self.told_us = self.now_us;
         // A take-over waits for the nodes that it knows: all that earlier owners knew.
         self.send_view();
         self.tell_terms();
         self.tell_served();
     }
 
+    /// When all else is out, members are told what changed: once of many that came or went at once.
     pub fn poll_output(&mut self) -> Option<Output> {
+        if self.outputs.is_empty() {
+            self.tell();
+        }
         self.outputs.pop_front()
+    }
+
+    /// Whether something waits to be saved.
+    pub(crate) fn is_to_save(&self) -> bool {
+        self.outputs.iter().any(|output| matches!(output, Output::Persist(_)))
     }
 
     /// Monotonic microseconds at which `Input::Deadline` is due.
@@ -348,7 +360,7 @@ impl Coordinator {
         self.epoch_persisted = self.durable.epoch;
         let durable = self.durable.clone();
         // What follows one that waits may as well rest on more; but none before it, or an older one would be saved last.
-        let mut waiting = self.outputs.iter_mut().rev().filter(|_| self.is_held);
+        let mut waiting = self.outputs.iter_mut().rev();
         match waiting.find_map(|output| if let Output::Persist(it) = output { Some(it) } else { None }) {
             Some(waiting) => *waiting = durable,
             None => self.outputs.push_back(Output::Persist(durable)),
@@ -422,10 +434,10 @@ impl Coordinator {
             return;
         }
         self.view_number += 1;
-        let view = self.view();
+        let view = Arc::new(self.view());
         let members: Vec<ConnectionId> = self.connections.keys().copied().collect();
         for connection in members {
-            self.send(connection, FromCoordinator::View(view.clone()));
+            self.send(connection, FromCoordinator::View(Arc::clone(&view)));
         }
     }
 

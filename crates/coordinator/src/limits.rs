@@ -10,6 +10,9 @@ pub const ADDRESS_BYTES_MAX: usize = 120;
 pub const STANDINGS_MAX: usize = 2 * 16_384;
 /// Nodes that one gateway may report on.
 pub const NODES_SEEN_MAX: usize = NODE_COUNT_MAX;
+/// Milliseconds for which members may not be told of what changed while more and more is to be saved: what many tell who
+/// come at once is told once.
+pub const TELL_WITHIN_MS: u64 = 100;
 /// Milliseconds without a heartbeat until a member is suspect: four heartbeats.
 pub const SUSPECT_AFTER_MS: u64 = 2_000;
 /// Milliseconds without a heartbeat until a member is dead: ten heartbeats.

@@ -143,7 +143,8 @@ impl Seat {
     /// Does this ask to let somebody in who is here on another connection, while the answer would wait for the store? By then
     /// it may have left the new connection and lost the one that it has: it is to ask again.
     pub fn is_to_ask_again(&self, message: &ToCoordinator) -> bool {
-        self.waits_for_store() && self.machine().is_some_and(|machine| machine.is_here(message))
+        let waits = |machine: &Coordinator| self.waits_for_store() || machine.is_to_save();
+        self.machine().is_some_and(|machine| waits(machine) && machine.is_here(message))
     }
 
     /// Is a state on its way to the store?

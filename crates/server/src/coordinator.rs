@@ -192,9 +192,9 @@ impl Server {
             if self.until_machine_deadline() == Some(Duration::ZERO) {
                 self.handle(Input::Deadline);
             }
-            self.beat();
             self.answer_questions();
-            self.forget_broken();
+            self.put_out();
+            self.beat();
         }
         self.listener.listener.remove();
         Ok(())
@@ -332,13 +332,6 @@ impl Server {
         }
     }
 
-    /// What the machine says of one that broke may find that others did.
-    fn forget_broken(&mut self) {
-        while let Some(token) = self.broken.pop() {
-            self.handle(Input::Closed { connection: ConnectionId(token as u64) });
-        }
-    }
-
     /// If the connection is broken, the machine hears that later: it may be in the midst of what it says.
     fn send(&mut self, token: usize, message: &FromCoordinator) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
@@ -360,7 +353,7 @@ impl Server {
         self.broken.push(token);
     }
 
-    /// Gives the machine an input and does what it says.
+    /// Gives the machine an input. What it says is done at the end of the turn: once of many inputs.
     fn handle(&mut self, input: Input) {
         let now = self.now();
         let lossy_count = |seat: &Seat| seat.machine().map_or(0, Coordinator::lossy_count);
@@ -371,11 +364,23 @@ impl Server {
         {
             tracing::warn!("{problem}");
         }
-        self.put_out();
     }
 
-    /// Does what the machine says, in order, as far as everything before it is saved.
+    /// Does what the machine says, in order, as far as everything before it is saved. It may find that connections broke;
+    /// what the machine says of one of them may find more.
     fn put_out(&mut self) {
+        loop {
+            self.put_out_once();
+            if self.broken.is_empty() {
+                return;
+            }
+            for token in std::mem::take(&mut self.broken) {
+                self.handle(Input::Closed { connection: ConnectionId(token as u64) });
+            }
+        }
+    }
+
+    fn put_out_once(&mut self) {
         while let Some(output) = self.seat.poll_output(self.now().mono_us) {
             match output {
                 Output::Persist(durable) => {

@@ -33,6 +33,8 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 pub use frame::{
@@ -81,7 +83,7 @@ pub enum FromCoordinator {
     NodeRegistered(NodeWelcome),
     GatewayRegistered(GatewayWelcome),
     Refused(Refusal),
-    View(View),
+    View(Arc<View>),
     /// All tenures of this gateway, with what it must go by.
     Terms(#[serde(with = "terms")] Vec<Terms>),
     Status(Box<ClusterStatus>),

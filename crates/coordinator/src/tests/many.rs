@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::candidate::State;
+
 use super::*;
 
 const TENURE_COUNT: u16 = 1024;
@@ -55,4 +57,65 @@ fn terms_of_very_many_tenures_and_nodes_are_told() {
         assert_eq!((one.voters.len(), one.before[0].len()), (NODE_COUNT_MAX, NODE_COUNT_MAX - 1));
         assert!(Arc::ptr_eq(&one.voters, &other.voters) && Arc::ptr_eq(&one.before[0], &other.before[0]));
     }
+}
+
+/// As when a rack gets its power back: what changed is told once, not once for each.
+#[test]
+fn members_who_come_and_leave_at_once_are_told_of_all_of_them_in_one_view() {
+    const COUNT: u16 = 300;
+    let mut seat = Seat::new(settings(), Some(4));
+    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    let connection = |id: u16| ConnectionId(10 + u64::from(id));
+    for id in 0..COUNT {
+        let message = ToCoordinator::RegisterNode(node(1, Some(id)));
+        seat.handle(Now::default(), Input::Message { connection: connection(id), message });
+    }
+    let outputs = put_out(&mut seat);
+    let saves = outputs.iter().filter(|output| matches!(output, Output::Persist(_)));
+    assert_eq!(saves.count(), 1);
+    assert_eq!(alive_in_views(&outputs), [300; 300]);
+    for id in 100..COUNT {
+        seat.handle(Now::default(), Input::Closed { connection: connection(id) });
+    }
+    assert_eq!(alive_in_views(&put_out(&mut seat)), [100; 100]);
+}
+
+/// Others are not kept waiting for as long as more come.
+#[test]
+fn members_are_told_of_those_that_came_while_more_and_more_come() {
+    let mut seat = Seat::new(settings(), Some(4));
+    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    let mut view_count = 0;
+    for id in 0..300 {
+        let now = Now { mono_us: u64::from(id) * 10_000, ..Now::default() };
+        let message = ToCoordinator::RegisterNode(node(1, Some(id)));
+        seat.handle(now, Input::Message { connection: ConnectionId(10 + u64::from(id)), message });
+        // The store has each a moment after the next one came.
+        seat.handle_saved(1);
+        while let Some(output) = seat.poll_output(now.mono_us) {
+            let to_first = |output: &Output| matches!(output, Output::Send { connection: ConnectionId(10), .. });
+            view_count += usize::from(to_first(&output));
+        }
+    }
+    assert!((20..60).contains(&view_count), "{view_count} in three seconds");
+}
+
+/// With a store that has everything at once.
+fn put_out(seat: &mut Seat) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    while let Some(output) = seat.poll_output(0) {
+        seat.handle_saved(1);
+        outputs.push(output);
+    }
+    outputs
+}
+
+/// How many nodes are alive, by each view that a member is told.
+fn alive_in_views(outputs: &[Output]) -> Vec<usize> {
+    let views = outputs.iter().filter_map(|output| match output {
+        Output::Send { message: FromCoordinator::View(view), .. } => Some(view),
+        _ => None,
+    });
+    let alive = |view: &Arc<View>| view.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
+    views.map(alive).collect()
 }

@@ -471,7 +471,7 @@ impl<R: Role> Worker<R> {
                 None => {}
             }
             match message {
-                Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
+                Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(Arc::unwrap_or_clone(view))),
                 Some(FromCoordinator::Served(epochs)) => self.shared.push(ControlEvent::Served(epochs)),
                 Some(FromCoordinator::Terms(terms)) => {
                     self.shared.push(ControlEvent::Terms(terms));

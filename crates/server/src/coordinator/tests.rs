@@ -655,7 +655,7 @@ fn members_that_leave_together_are_missed_one_after_the_other() {
     // So little that nothing may be done within what is being done.
     let forgetting = std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
         server.forget(first);
-        server.forget_broken();
+        server.put_out();
         server.connections.len()
     });
     assert_eq!(forgetting.expect("a thread").join().expect("no panic"), 0);

@@ -1,5 +1,7 @@
 //! Messages survive the wire, and bytes that are none are refused.
 
+use std::sync::Arc;
+
 use crate::crc32c;
 use proptest::prelude::*;
 use shorttail_policy::{Change, Hedge, Policy, PolicyName, Update};
@@ -154,13 +156,13 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
     let gateway =
         GatewayEntry { id: 1, is_alive: true, forward: Some("unix:/run/g1.sock".into()), ..Default::default() };
     let tenure = TenureEntry { epoch: Epoch(5), gateway: 1, partitions: vec![0, 3] };
-    let view = FromCoordinator::View(View {
+    let view = FromCoordinator::View(Arc::new(View {
         number: 3,
         node_count_expected: 8,
         nodes: vec![entry],
         gateways: vec![gateway],
         tenures: vec![tenure],
-    });
+    }));
     let voter = Voter { node: NodeId(2), incarnation: Incarnation(8) };
     let terms = FromCoordinator::Terms(vec![Terms {
         epoch: Epoch(5),

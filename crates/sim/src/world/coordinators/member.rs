@@ -2,6 +2,8 @@
 //!
 //! Must not know: what a gateway or node does with what it hears.
 
+use std::sync::Arc;
+
 use shorttail_units::Incarnation;
 use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, NodeRegistration, NodeSession,
@@ -247,7 +249,7 @@ impl World {
             FromCoordinator::Refused(refusal) => self.member_is_refused(who, session, &refusal),
             FromCoordinator::View(view) => {
                 if let Who::Gateway(gateway) = who {
-                    self.tell_view(gateway, view);
+                    self.tell_view(gateway, Arc::unwrap_or_clone(view));
                 }
             }
             FromCoordinator::Terms(terms) => {
