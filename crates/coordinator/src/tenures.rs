@@ -519,13 +519,15 @@ impl Coordinator {
     }
 
     /// A gateway that no later owner could follow if this node left now: of some set of voters that is still to accept
-    /// one, more lives would be gone than may be missing.
+    /// one, more lives would be gone than may be missing. One that was given up can be followed by another life of its
+    /// number, until that is taken out.
     pub(crate) fn unfollowable_without(&self, id: u16) -> Option<u16> {
         let is_gone = |&(node, incarnation): &DurableVoter| {
             let known = self.durable.nodes.get(&node);
             known.is_none_or(|known| incarnation <= known.retired_through)
         };
-        let is_it = |voter: &DurableVoter| voter.0 == id && !is_gone(voter);
+        let incarnation = self.durable.nodes.get(&id).map(|known| known.incarnation);
+        let is_it = |voter: &DurableVoter| voter.0 == id && Some(voter.1) == incarnation;
         let is_short = |set: &Vec<DurableVoter>| {
             let gone = set.iter().filter(|voter| is_it(voter) || is_gone(voter)).count();
             set.iter().any(is_it) && gone > self.settings.code.tolerance()
