@@ -8,7 +8,7 @@
 //! - MSET over several hash slots stores each key atomically, not all at once; MSETNX answers CROSSSLOT there.
 //! - One database. Every value is a string; commands of other types are unknown.
 //! - No transactions: after MULTI nothing is done of what comes before EXEC, which is answered EXECABORT,
-//!   or DISCARD.
+//!   or DISCARD. WATCH is unknown outside of one.
 //! - A value above the operator's limit is refused with the text of `proto-max-bulk-len`, the connection lives on.
 //! - An expiry beyond the year 10889, which 48 bits of milliseconds do not hold, is kept as the last moment that they hold.
 //! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.

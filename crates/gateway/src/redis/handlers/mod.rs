@@ -39,10 +39,10 @@ pub fn handle(
     {
         return answer;
     }
-    if let Some(answer) = transaction::begin(args, connection, out) {
-        return answer;
-    }
-    let spec = find(args)?;
+    let spec = match find(args) {
+        Ok(spec) => spec,
+        Err(error) => return transaction::begin(args, connection, out).unwrap_or(Err(error)),
+    };
     connection.seat.mark(now, spec.number());
     if !spec.accepts(args.len()) {
         return Err(CommandError::arity(spec.name));

@@ -151,7 +151,7 @@ fn nothing_is_done_of_a_transaction() {
     let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
     for (end, answer) in [("EXEC", aborted), ("DISCARD", "+OK\r\n"), ("RESET", "+RESET\r\n")] {
         let mut client = Client::new();
-        client.send(&stream(&["MULTI", "INCR x", "SET y 1", "FLUSHALL", "PING", "EXEC now", end]));
+        client.send(&stream(&["MULTI", "INCR x", "SET y 1", "FLUSHALL", "PING", "UNWATCH", end]));
         let expected = [begun, &refused.repeat(5), answer].concat();
         assert_eq!(String::from_utf8_lossy(&client.settle()), expected, "{end}");
         client.script(&[("GET x", "$-1"), ("GET y", "$-1"), ("SET x 1", "+OK"), ("GET x", "$1 1")]);
@@ -160,6 +160,29 @@ fn nothing_is_done_of_a_transaction() {
     client.send(&stream(&["MULTI", "SET x 1", "QUIT", "SET x 2"]));
     assert_eq!(String::from_utf8_lossy(&client.settle()), [begun, refused, "+OK\r\n"].concat());
     assert!(client.session.closing());
+}
+
+#[test]
+fn words_of_transactions_that_are_out_of_place_get_redis_words() {
+    let exec_arity = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+    let mut client = Client::new();
+    client.script(&[
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("discard", "-ERR DISCARD without MULTI"),
+        ("EXEC now", exec_arity),
+        ("MULTI now", "-ERR wrong number of arguments for 'multi' command"),
+        ("UNWATCH", "+OK"),
+        ("WATCH a", "-ERR unknown command 'WATCH', with args beginning with: 'a' "),
+        ("MULTI", "+OK"),
+        ("MULTI", "-ERR MULTI calls can not be nested"),
+        ("WATCH a", "-ERR WATCH inside MULTI is not allowed"),
+        ("WATCH", "-ERR wrong number of arguments for 'watch' command"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+        ("EXEC", "-ERR EXEC without MULTI"),
+        ("MULTI", "+OK"),
+        ("EXEC now", exec_arity),
+        ("GET a", "$-1"),
+    ]);
 }
 
 #[test]
