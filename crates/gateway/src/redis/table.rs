@@ -21,6 +21,8 @@ pub struct CommandSpec {
     pub categories: &'static str,
     pub tips: &'static str,
     pub keys: Option<KeyRange>,
+    /// What is to be said of them; not empty for few commands.
+    pub key_notes: &'static str,
     pub since: &'static str,
     pub group: &'static str,
     pub complexity: &'static str,
@@ -50,6 +52,7 @@ impl CommandSpec {
             categories: "",
             tips: "",
             keys: None,
+            key_notes: "",
             since: "",
             group: "",
             complexity: "O(1)",
@@ -76,6 +79,11 @@ impl CommandSpec {
 
     const fn keys(mut self, first: usize, last: i32, step: usize, access: &'static str) -> Self {
         self.keys = Some(KeyRange { first, last, step, access });
+        self
+    }
+
+    const fn key_notes(mut self, notes: &'static str) -> Self {
+        self.key_notes = notes;
         self
     }
 
@@ -179,10 +187,14 @@ pub fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     name.eq_ignore_ascii_case(spec.name.as_bytes()).then_some(spec)
 }
 
+/// Every entry, each container before its subcommands.
+pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
+    COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+}
+
 /// What the entry of this number is called; `None` if there is none.
 pub fn name_of(number: usize) -> Option<&'static str> {
-    let all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
-    all.into_iter().find(|spec| spec.number() == number).map(|spec| spec.name)
+    all().find(|spec| spec.number() == number).map(|spec| spec.name)
 }
 
 #[cfg(test)]
@@ -208,8 +220,7 @@ mod tests {
 
     #[test]
     fn the_table_describes_every_command_in_full() {
-        let all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
-        for spec in all {
+        for spec in all() {
             assert!(!spec.summary.is_empty() && !spec.since.is_empty() && !spec.group.is_empty(), "{}", spec.name);
             assert!(spec.categories.contains("@fast") != spec.categories.contains("@slow"), "{}", spec.name);
             let writes = spec.flags.split_whitespace().any(|flag| flag == "write");

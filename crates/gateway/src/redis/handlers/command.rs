@@ -1,6 +1,6 @@
 //! COMMAND: the command table as clients read it.
 
-use shorttail_wire::resp::{Protocol, encode};
+use shorttail_wire::resp::{Args, Protocol, encode};
 
 use super::answer_help;
 use super::cluster::keys;
@@ -40,7 +40,7 @@ pub fn count(call: &mut Call<'_>) -> Handled {
 /// COMMAND LIST [FILTERBY (MODULE name | ACLCAT category | PATTERN pattern)].
 pub fn list(call: &mut Call<'_>) -> Handled {
     let named = |wanted: &dyn Fn(&CommandSpec) -> bool| -> Vec<&'static str> {
-        COMMANDS.iter().filter(|spec| wanted(spec)).map(|spec| spec.name).collect()
+        table::all().filter(|spec| wanted(spec)).map(|spec| spec.name).collect()
     };
     let names = match call.args.len() {
         2 => named(&|_| true),
@@ -77,7 +77,34 @@ pub fn docs(call: &mut Call<'_>) -> Handled {
 }
 
 pub fn getkeys(call: &mut Call<'_>) -> Handled {
+    let (_, keys) = named_keys(call.args.skip(2))?;
+    encode::array(call.out, keys.len());
+    keys.iter().for_each(|key| encode::bulk(call.out, key));
+    Ok(Plan::Answered)
+}
+
+pub fn getkeysandflags(call: &mut Call<'_>) -> Handled {
     let command = call.args.skip(2);
+    let (range, keys) = named_keys(command)?;
+    let is_set_get = || command.skip(3).iter().any(|option| option.eq_ignore_ascii_case(b"get"));
+    // Those of SET depend on what it is to do.
+    let access = match range.access.strip_suffix(" variable_flags") {
+        Some(access) if is_set_get() => access,
+        Some(_) => "OW update",
+        None => range.access,
+    };
+    let protocol = call.protocol();
+    encode::array(call.out, keys.len());
+    for key in keys {
+        encode::array(call.out, 2);
+        encode::bulk(call.out, key);
+        encode_words(call.out, access, protocol);
+    }
+    Ok(Plan::Answered)
+}
+
+/// The keys in a whole command, and where its entry says that they are.
+fn named_keys(command: Args<'_>) -> Result<(KeyRange, Vec<&[u8]>), CommandError> {
     let container = table::find(&command[0]);
     let spec = container.and_then(|spec| match command.get(1) {
         Some(word) if !spec.subcommands.is_empty() => spec.subcommand(word),
@@ -90,10 +117,7 @@ pub fn getkeys(call: &mut Call<'_>) -> Handled {
     if !spec.accepts(command.len()) {
         return Err(CommandError::fixed("ERR Invalid number of arguments specified for command"));
     }
-    let keys: Vec<_> = keys(range, command).collect();
-    encode::array(call.out, keys.len());
-    keys.iter().for_each(|key| encode::bulk(call.out, key));
-    Ok(Plan::Answered)
+    Ok((range, keys(range, command).collect()))
 }
 
 pub fn help(call: &mut Call<'_>) -> Handled {
@@ -106,6 +130,8 @@ pub fn help(call: &mut Call<'_>) -> Handled {
         "    Tell what commands are for.",
         "GETKEYS <full-command>",
         "    Pick the keys out of a whole command.",
+        "GETKEYSANDFLAGS <full-command>",
+        "    Pick the keys out of a whole command, and tell what happens to them.",
         "INFO [<command-name> ...]",
         "    Describe commands.",
         "LIST [FILTERBY (MODULE <name> | ACLCAT <category> | PATTERN <pattern>)]",
@@ -134,7 +160,7 @@ fn encode_info(out: &mut Vec<u8>, spec: &CommandSpec, protocol: Protocol) {
     encode::set(out, protocol, tips.len());
     tips.iter().for_each(|tip| encode::bulk(out, tip.as_bytes()));
     match spec.keys {
-        Some(range) => encode_key_range(out, range, protocol),
+        Some(range) => encode_key_range(out, range, spec.key_notes, protocol),
         None => encode::set(out, protocol, 0),
     }
     encode::set(out, protocol, spec.subcommands.len());
@@ -147,9 +173,13 @@ fn encode_words(out: &mut Vec<u8>, words: &str, protocol: Protocol) {
 }
 
 /// One key specification: a range that begins at an index.
-fn encode_key_range(out: &mut Vec<u8>, range: KeyRange, protocol: Protocol) {
+fn encode_key_range(out: &mut Vec<u8>, range: KeyRange, notes: &str, protocol: Protocol) {
     encode::set(out, protocol, 1);
-    encode::map(out, protocol, 3);
+    encode::map(out, protocol, if notes.is_empty() { 3 } else { 4 });
+    if !notes.is_empty() {
+        encode::bulk(out, b"notes");
+        encode::bulk(out, notes.as_bytes());
+    }
     encode::bulk(out, b"flags");
     encode_words(out, range.access, protocol);
     encode::bulk(out, b"begin_search");

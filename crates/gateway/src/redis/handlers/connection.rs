@@ -98,9 +98,8 @@ pub fn hello(call: &mut Call<'_>) -> Handled {
     }
     if !call.connection.authenticated() {
         return Err(CommandError::fixed(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
-             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
-             the same time",
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
+             option can be used to authenticate the client and select the RESP protocol version at the same time",
         ));
     }
     call.connection.protocol = protocol.unwrap_or(call.connection.protocol);

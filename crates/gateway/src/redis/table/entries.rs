@@ -79,11 +79,13 @@ pub const COMMANDS: &[CommandSpec] = &[
         .flags("write denyoom")
         .categories("@write @string @slow")
         .keys(1, 1, 1, "RW access update variable_flags")
+        .key_notes("RW and ACCESS due to the optional `GET` argument")
         .about("string", "1.0.0", "O(1)", "Stores a value, with conditions and expiry."),
     CommandSpec::new("getex", -2, strings::getex)
         .flags("write fast")
         .categories("@write @string @fast")
         .keys(1, 1, 1, "RW access update")
+        .key_notes("RW and UPDATE because it changes the TTL")
         .about("string", "6.2.0", "O(1)", "Reads a value and changes its expiry."),
     CommandSpec::new("getdel", 2, strings::getdel)
         .flags("write fast")
@@ -367,6 +369,15 @@ const COMMAND: &[CommandSpec] =
             .flags("loading stale")
             .categories("@slow @connection")
             .about("server", "2.8.13", "O(N) in the number of arguments", "Picks the keys out of a whole command."),
+        CommandSpec::new("command|getkeysandflags", -4, command::getkeysandflags)
+            .flags("loading stale")
+            .categories("@slow @connection")
+            .about(
+                "server",
+                "7.0.0",
+                "O(N) in the number of arguments",
+                "Picks the keys out of a whole command and tells what happens to them.",
+            ),
     ];
 
 const CLIENT: &[CommandSpec] =

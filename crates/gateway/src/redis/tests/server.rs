@@ -105,7 +105,9 @@ fn strangers_must_authenticate_first() {
         ("HELLO 3 AUTH default bad", wrong),
         ("AUTH a b c", "-ERR syntax error"),
     ]);
-    assert!(client.say("HELLO 3").starts_with("-NOAUTH HELLO must be called with the client already authenticated"));
+    assert!(client.say("HELLO 3").starts_with(
+        "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option"
+    ));
     client.script(&[("AUTH secret", "+OK"), ("GET a", "$-1"), ("RESET", "+RESET"), ("GET a", no_auth)]);
     assert!(client.say("HELLO 3 AUTH default secret").starts_with("%7"));
     assert_eq!(client.say("GET a"), "_");
@@ -179,10 +181,21 @@ fn commands_are_described() {
         ("COMMAND GETKEYS NOPE x", "-ERR Invalid command specified"),
         ("COMMAND GETKEYS SET x", "-ERR Invalid number of arguments specified for command"),
         ("COMMAND LIST FILTERBY PATTERN get*", "*5 $3 get $5 getex $6 getdel $6 getset $8 getrange"),
-        ("COMMAND LIST FILTERBY ACLCAT dangerous", "*4 $4 keys $7 flushdb $8 flushall $4 info"),
+        (
+            "COMMAND LIST FILTERBY ACLCAT dangerous",
+            "*10 $16 cluster|replicas $14 cluster|slaves $4 keys $7 flushdb $8 flushall $4 info $15 client|no-evict \
+             $11 client|list $16 config|resetstat $10 config|get",
+        ),
+        ("COMMAND LIST FILTERBY PATTERN *|idle*", "*1 $15 object|idletime"),
+        ("COMMAND GETKEYSANDFLAGS MSET a 1 b 2", "*2 *2 $1 a *2 +OW +update *2 $1 b *2 +OW +update"),
+        ("COMMAND GETKEYSANDFLAGS SET a 1 EX 5", "*1 *2 $1 a *2 +OW +update"),
+        ("COMMAND GETKEYSANDFLAGS SET a get get", "*1 *2 $1 a *3 +RW +access +update"),
+        ("COMMAND GETKEYSANDFLAGS PING x", "-ERR The command has no key arguments"),
         ("COMMAND LIST FILTERBY FOO x", "-ERR syntax error"),
     ]);
     assert!(client.say("COMMAND").starts_with(&format!("*{count} *10 $4 ping")));
+    let notes = " *1 *8 $5 notes $40 RW and UPDATE because it changes the TTL $5 flags *3 +RW +access +update ";
+    assert!(client.say("COMMAND INFO getex").contains(notes));
     assert!(client.say("COMMAND DOCS get none").starts_with("*2 $3 get *8 $7 summary"));
     for container in ["CLUSTER", "COMMAND", "CLIENT", "CONFIG", "MEMORY", "OBJECT"] {
         let help = client.say(&format!("{container} HELP"));
