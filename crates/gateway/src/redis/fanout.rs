@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use super::connection::Connection;
 use super::error::store_error;
-use super::key_command::KeyCommand;
+use super::key_command::{KeyCommand, Miss};
 use super::verbs::{Condition, KeyVerb, ReadVerb, SetReply, StoreExpiry, WriteVerb};
 use crate::command::StoreError;
 use shorttail_wire::resp::{Args, encode};
@@ -27,6 +27,11 @@ pub enum EachKey {
 }
 
 impl EachKey {
+    /// How a part that is gathered says that there is no such key.
+    pub fn miss(self) -> Miss {
+        if matches!(self, EachKey::Exists | EachKey::Touch) { Miss::Nothing } else { Miss::Uncounted }
+    }
+
     /// Arguments for one part.
     pub fn stride(self) -> usize {
         if self == EachKey::Store { 2 } else { 1 }
@@ -95,7 +100,7 @@ pub struct Gather {
     error: Option<Vec<u8>>,
     /// A part was carried out.
     is_begun: bool,
-    each: EachKey,
+    pub each: EachKey,
 }
 
 impl Gather {

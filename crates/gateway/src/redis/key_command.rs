@@ -9,6 +9,7 @@ use super::connection::Connection;
 use super::error::store_error;
 use super::verbs::{ExpiryVerb, KeyVerb, NumberVerb, ReadVerb, WriteVerb};
 use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+use crate::session::Counters;
 
 /// A Redis command on one key.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,11 +41,42 @@ pub struct Scene<'a> {
     pub reply: &'a mut Vec<u8>,
 }
 
+/// How a command's reply says that there is no such key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Miss {
+    /// Redis counts no hits and misses of it.
+    Uncounted,
+    /// By a word of its own.
+    Told,
+    /// By 0 or nothing, as of an empty value: both count as misses.
+    Nothing,
+}
+
+impl Miss {
+    /// Counts a reply as hit or miss. An error is neither: nobody knows whether the key exists.
+    pub(super) fn count(self, reply: &[u8], counters: &mut Counters) {
+        let is_miss = match reply {
+            _ if self == Miss::Uncounted => return,
+            [b'-', ..] => return,
+            [b'_', ..] | [b'$', b'-', ..] | b":-2\r\n" | b"+none\r\n" => true,
+            b":0\r\n" | b"$0\r\n\r\n" => self == Miss::Nothing,
+            _ => false,
+        };
+        counters.get_commands += 1;
+        counters.get_hits += u64::from(!is_miss);
+        counters.get_misses += u64::from(is_miss);
+    }
+}
+
 /// What each family of verbs provides.
 pub trait Family {
     fn access(&self) -> Access;
     fn wants(&self) -> Wants;
     fn apply(&self, scene: Scene<'_>) -> Effect;
+
+    fn miss(&self) -> Miss {
+        Miss::Uncounted
+    }
 
     /// See [`Command::touches`].
     fn touches(&self) -> bool {
@@ -58,6 +90,10 @@ impl KeyCommand {
         let is_kept_from_it = connection.no_touch && !matches!(verb, Verb::Key(KeyVerb::Touch));
         let touches = verb.family().touches() && !is_kept_from_it;
         KeyCommand { key, verb, protocol: connection.protocol, touches, takes_large: false }
+    }
+
+    pub(super) fn miss(&self) -> Miss {
+        self.verb.family().miss()
     }
 
     pub(super) fn take_large(&mut self) {

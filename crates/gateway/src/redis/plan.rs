@@ -24,8 +24,6 @@ pub enum Plan {
     AnsweredLast,
     /// One command on one key.
     Key(KeyCommand),
-    /// A read whose null reply is a miss to be counted.
-    Lookup(KeyCommand),
     /// One part for each key among the arguments.
     EachKey(EachKey),
     /// Several stores at once.

@@ -17,7 +17,7 @@ use super::connection::Connection;
 use super::error::{CommandError, retell_in_cluster, store_error, store_error_in_cluster};
 use super::fanout::{EachKey, Gather, Unissued};
 use super::handlers;
-use super::key_command::KeyCommand;
+use super::key_command::{KeyCommand, Miss};
 use super::keyspace::KeyspaceWork;
 use super::limits;
 use super::plan::Plan;
@@ -33,10 +33,11 @@ use crate::session::{RequestSink, Session, Settings, Shared};
 
 /// Part numbers carry what the reply needs to know where a request has one part only.
 const PART_PLAIN: u32 = 0;
-/// A null reply is a miss.
-const PART_LOOKUP: u32 = 1;
+/// Hits and misses are counted of it; see [`Miss`].
+const PART_MISS_TOLD: u32 = 1;
+const PART_MISS_NOTHING: u32 = 2;
 /// A group that answers with a count (MSETNX).
-const PART_COUNTED: u32 = 2;
+const PART_COUNTED: u32 = 3;
 
 /// Session of one connection of a Redis client.
 #[derive(Debug)]
@@ -228,7 +229,7 @@ impl RedisSession {
         command: KeyCommand,
         sink: &mut impl RequestSink<KeyCommand>,
     ) {
-        let (seq, part) = if each == EachKey::Get { (self.replies.open(), PART_LOOKUP) } else { (seq, part) };
+        let (seq, part) = if each == EachKey::Get { (self.replies.open(), PART_MISS_TOLD) } else { (seq, part) };
         self.issue(seq, part, Request::Key(command), sink);
     }
 
@@ -264,11 +265,12 @@ impl RedisSession {
             }
             Ok(Plan::Key(command)) => {
                 let seq = self.replies.open_timed(class_of(command.access()));
-                self.issue(seq, PART_PLAIN, Request::Key(command), sink);
-            }
-            Ok(Plan::Lookup(command)) => {
-                let seq = self.replies.open_timed(Class::Read);
-                self.issue(seq, PART_LOOKUP, Request::Key(command), sink);
+                let part = match command.miss() {
+                    Miss::Uncounted => PART_PLAIN,
+                    Miss::Told => PART_MISS_TOLD,
+                    Miss::Nothing => PART_MISS_NOTHING,
+                };
+                self.issue(seq, part, Request::Key(command), sink);
             }
             Ok(Plan::EachKey(each)) => self.begin_each(each, args.skip(1), sink),
             Ok(Plan::Group(group)) => self.issue_group(group, sink),
@@ -320,8 +322,9 @@ impl RedisSession {
     }
 
     /// Takes the reply of one part of a gathered command; `false` if it belongs to no such command.
-    fn gather(&mut self, seq: u64, bytes: &mut Vec<u8>) -> bool {
+    fn gather(&mut self, shared: &mut Shared, seq: u64, bytes: &mut Vec<u8>) -> bool {
         let Ok(index) = self.gathers.binary_search_by_key(&seq, |gather| gather.seq) else { return false };
+        self.gathers[index].each.miss().count(bytes, &mut shared.counters);
         if let Some(whole) = self.gathers[index].take(std::mem::take(bytes)) {
             self.gathers.remove(index);
             self.fill(seq, whole);
@@ -337,15 +340,15 @@ impl RedisSession {
         if self.is_of_cluster {
             retell_in_cluster(&mut bytes);
         }
-        if !self.gathers.is_empty() && self.gather(id.seq, &mut bytes) {
+        if !self.gathers.is_empty() && self.gather(shared, id.seq, &mut bytes) {
             return;
         }
-        if id.part == PART_LOOKUP {
-            match bytes.as_slice() {
-                [b'_' | b'-', ..] | [b'$', b'-', ..] => shared.counters.get_misses += 1,
-                _ => shared.counters.get_hits += 1,
-            }
-        }
+        let miss = match id.part {
+            PART_MISS_TOLD => Miss::Told,
+            PART_MISS_NOTHING => Miss::Nothing,
+            _ => Miss::Uncounted,
+        };
+        miss.count(&bytes, &mut shared.counters);
         self.fill(id.seq, bytes);
     }
 

@@ -11,7 +11,6 @@ use crate::redis::plan::{Call, Handled, Plan};
 use crate::request::GroupPut;
 
 pub fn mget(call: &mut Call<'_>) -> Handled {
-    call.shared.counters.get_commands += call.args.len() as u64 - 1;
     each_key(call, EachKey::Get)
 }
 

@@ -8,17 +8,14 @@ use crate::redis::verbs::{
 };
 
 pub fn get(call: &mut Call<'_>) -> Handled {
-    call.shared.counters.get_commands += 1;
-    Ok(Plan::Lookup(call.on_key(1, ReadVerb::Get)?))
+    Ok(Plan::Key(call.on_key(1, ReadVerb::Get)?))
 }
 
 pub fn getdel(call: &mut Call<'_>) -> Handled {
-    call.shared.counters.get_commands += 1;
-    Ok(Plan::Lookup(call.on_key(1, ReadVerb::GetDelete)?))
+    Ok(Plan::Key(call.on_key(1, ReadVerb::GetDelete)?))
 }
 
 pub fn getex(call: &mut Call<'_>) -> Handled {
-    call.shared.counters.get_commands += 1;
     let options = parse_options(call, 2, Dialect::GetEx)?;
     let change = match options.expiry {
         Some(Expiry::Persist) => ExpiryChange::Persist,
@@ -28,7 +25,7 @@ pub fn getex(call: &mut Call<'_>) -> Handled {
         },
         Some(Expiry::Keep) | None => ExpiryChange::Keep,
     };
-    Ok(Plan::Lookup(call.on_key(1, ReadVerb::GetExpire(change))?))
+    Ok(Plan::Key(call.on_key(1, ReadVerb::GetExpire(change))?))
 }
 
 pub fn strlen(call: &mut Call<'_>) -> Handled {

@@ -138,6 +138,57 @@ fn info_and_config_tell_settings_and_counters() {
     assert!(client.say("INFO stats").contains("keyspace_hits:0"));
 }
 
+#[test]
+fn hits_and_misses_are_those_that_redis_counts() {
+    let mut client = Client::new();
+    client.say_words(&[b"MSET", b"a", b"hello", b"0", b"0", b"empty", b""]);
+    let mut counted = |command: &str| {
+        let before = client.shared.counters.clone();
+        client.say(command);
+        let now = &client.shared.counters;
+        assert_eq!(now.get_commands, now.get_hits + now.get_misses, "{command}");
+        (now.get_hits - before.get_hits, now.get_misses - before.get_misses)
+    };
+    for (command, hits, misses) in [
+        ("GET empty", 1, 0),
+        ("GETEX none", 0, 1),
+        ("MGET a none none 0", 2, 2),
+        ("STRLEN a", 1, 0),
+        ("STRLEN none", 0, 1),
+        ("GETRANGE a 0 1", 1, 0),
+        ("SUBSTR none 0 1", 0, 1),
+        ("EXISTS a a none", 2, 1),
+        ("TOUCH a none", 1, 1),
+        ("TYPE a", 1, 0),
+        ("TYPE none", 0, 1),
+        ("TTL a", 1, 0),
+        ("PEXPIRETIME none", 0, 1),
+        ("OBJECT IDLETIME a", 1, 0),
+        ("OBJECT ENCODING none", 0, 1),
+        ("SET a hello GET", 1, 0),
+        ("GETSET new x", 0, 1),
+        ("GETDEL new", 1, 0),
+        // Neither are writes, nor what Redis does not look up as a read.
+        ("SET a hello", 0, 0),
+        ("INCR 0", 0, 0),
+        ("EXPIRE none 5", 0, 0),
+        ("DEL none", 0, 0),
+        ("MEMORY USAGE a", 0, 0),
+    ] {
+        assert_eq!(counted(command), (hits, misses), "{command}");
+    }
+    let before = client.shared.counters.clone();
+    client.send(&stream(&["GET a", "EXISTS a"]));
+    for (id, _) in std::mem::take(&mut client.asked) {
+        let mut error = Vec::new();
+        crate::redis::error::store_error(StoreError::Unreadable).encode(&mut error);
+        let mut sink = |_, _| panic!("nothing more is asked");
+        client.session.handle_reply(client.now, &mut client.shared, id, Reply::Bytes(error), &mut sink);
+    }
+    let now = &client.shared.counters;
+    assert_eq!((now.get_hits, now.get_misses), (before.get_hits, before.get_misses), "an error is neither");
+}
+
 /// ioredis takes an error for a server that is not ready, and connects anew for ever.
 #[test]
 fn info_tells_what_it_knows_when_the_store_does_not_answer() {

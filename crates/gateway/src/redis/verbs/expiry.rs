@@ -6,7 +6,7 @@ use shorttail_wire::resp::encode;
 
 use super::Moment;
 use crate::command::{Access, Effect, ObjectRef, Wants};
-use crate::redis::key_command::{Family, Scene, Verb};
+use crate::redis::key_command::{Family, Miss, Scene, Verb};
 
 /// Commands that read or change when a key expires.
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,6 +81,10 @@ impl Family for ExpiryVerb {
     /// Asking for the expiry is no access to the object.
     fn touches(&self) -> bool {
         self.access() == Access::Write
+    }
+
+    fn miss(&self) -> Miss {
+        if self.access() == Access::Read { Miss::Told } else { Miss::Uncounted }
     }
 
     fn apply(&self, scene: Scene<'_>) -> Effect {

@@ -6,7 +6,7 @@ use shorttail_wire::resp::{encode, parse_i64};
 
 use crate::command::{Access, Effect, ObjectRef, Wants};
 use crate::redis::error::CommandError;
-use crate::redis::key_command::{Family, Scene, Verb};
+use crate::redis::key_command::{Family, Miss, Scene, Verb};
 
 /// Commands that do not look into the value.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,6 +64,15 @@ impl Family for KeyVerb {
 
     fn touches(&self) -> bool {
         matches!(self, KeyVerb::Touch)
+    }
+
+    fn miss(&self) -> Miss {
+        match self {
+            KeyVerb::Delete | KeyVerb::MemoryUsage { .. } => Miss::Uncounted,
+            KeyVerb::Exists | KeyVerb::Touch => Miss::Nothing,
+            KeyVerb::Type | KeyVerb::Encoding | KeyVerb::Frequency => Miss::Told,
+            KeyVerb::IdleTime | KeyVerb::ReferenceCount => Miss::Told,
+        }
     }
 
     fn apply(&self, scene: Scene<'_>) -> Effect {

@@ -7,7 +7,7 @@ use shorttail_wire::resp::encode;
 use super::Moment;
 use crate::command::{Access, Effect, ObjectRef, Wants};
 use crate::redis::error::CommandError;
-use crate::redis::key_command::{Family, Scene, Verb};
+use crate::redis::key_command::{Family, Miss, Scene, Verb};
 
 /// Commands that answer with a string, or with part or length of one.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,6 +50,10 @@ impl Family for ReadVerb {
 
     fn wants(&self) -> Wants {
         if matches!(self, ReadVerb::Length) { Wants::Metadata } else { Wants::Value }
+    }
+
+    fn miss(&self) -> Miss {
+        if matches!(self, ReadVerb::Length | ReadVerb::GetRange { .. }) { Miss::Nothing } else { Miss::Told }
     }
 
     fn apply(&self, scene: Scene<'_>) -> Effect {

@@ -6,7 +6,7 @@ use shorttail_wire::resp::encode;
 use super::{Moment, with_value};
 use crate::command::{Access, Attributes, Effect, NewObject, Wants};
 use crate::redis::error::CommandError;
-use crate::redis::key_command::{Family, Scene, Verb};
+use crate::redis::key_command::{Family, Miss, Scene, Verb};
 
 /// Commands that store a string.
 #[derive(Debug, Serialize, Deserialize)]
@@ -102,6 +102,10 @@ impl Family for WriteVerb {
             WriteVerb::Set { .. } => Wants::Metadata,
             WriteVerb::Append { .. } | WriteVerb::SetRange { .. } => Wants::Value,
         }
+    }
+
+    fn miss(&self) -> Miss {
+        if matches!(self, WriteVerb::Set { reply: SetReply::OldValue, .. }) { Miss::Told } else { Miss::Uncounted }
     }
 
     fn apply(&self, mut scene: Scene<'_>) -> Effect {
