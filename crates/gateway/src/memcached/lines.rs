@@ -321,7 +321,6 @@ impl MemcachedSession {
         store: Store,
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) {
-        shared.counters.set_commands += 1;
         if matches!(store.reply, StoreReply::Text { .. }) {
             shared.counters.prefixes.count_set(store.key.bytes(), shared.settings.prefix_delimiter);
         }

@@ -165,19 +165,16 @@ impl Verb for MetaGet {
             return (Effect::Keep, Tally::Nothing);
         }
         let start = reply.len();
-        let touch = self.flags.has(b'T');
+        // memcached counts a vivified miss as a hit, and a miss with `T` as one of `get`.
+        let hit = if self.flags.has(b'T') { Tally::TouchHit } else { Tally::GetHit };
         let (effect, tally) = match current {
-            Some(object) => {
-                let tally = if touch { Tally::TouchHit } else { Tally::GetHit };
-                (self.hit(object, context, reply), tally)
-            }
-            // memcached counts a vivified miss as a hit.
-            None if self.flags.has(b'N') => (self.vivify(context, reply), Tally::GetHit),
+            Some(object) => (self.hit(object, context, reply), hit),
+            None if self.flags.has(b'N') => (self.vivify(context, reply), hit),
             None => {
                 if !self.flags.has(b'q') {
                     reply::bare_meta("EN", &self.flags, self.key.bytes(), reply);
                 }
-                (Effect::Keep, if touch { Tally::TouchMiss } else { Tally::GetMiss })
+                (Effect::Keep, Tally::GetMiss)
             }
         };
         if effect != Effect::Keep && self.access() == Access::Read {

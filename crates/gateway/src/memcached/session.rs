@@ -271,6 +271,8 @@ impl MemcachedSession {
         let Phase::Value { mut store, .. } = std::mem::replace(&mut self.phase, Phase::Line) else {
             return Step::Blocked;
         };
+        // As in memcached, a value that does not end where it should counts too.
+        shared.counters.set_commands += 1;
         if well_ended {
             store.value.extend_from_slice(&input[..missing]);
             self.finish_store(shared, store, sink);

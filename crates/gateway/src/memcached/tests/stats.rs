@@ -43,6 +43,8 @@ fn general_statistics_have_memcacheds_names() {
     for (name, value) in expected {
         assert_eq!(stat(&text, name), value.to_string(), "{name}");
     }
+    client.text("set foo 0 0 1\r\nxyz\r\n");
+    assert_eq!(stat(&client.text("stats\r\n"), "cmd_set"), "3", "a bad data chunk counts");
     client.says("set old 0 1 1\r\n1\r\n", "STORED\r\n");
     client.now.unix_ms.0 += 1000;
     client.says("get old\r\n", "END\r\n");
@@ -50,6 +52,23 @@ fn general_statistics_have_memcacheds_names() {
     assert_eq!((stat(&text, "get_expired"), stat(&text, "total_items")), ("1".into(), "5".into()));
     client.says("stats reset\r\n", "RESET\r\n");
     assert_eq!(stat(&client.text("stats\r\n"), "cmd_get"), "0");
+}
+
+#[test]
+fn a_meta_get_that_touches_is_counted_as_memcached_does() {
+    let mut client = open();
+    let mut counted = |command: &str| {
+        client.says("stats reset\r\n", "RESET\r\n");
+        client.text(command);
+        let text = client.text("stats\r\n");
+        let names = ["cmd_get", "get_hits", "get_misses", "cmd_touch", "touch_hits", "touch_misses"];
+        names.map(|name| stat(&text, name)).join(" ")
+    };
+    assert_eq!(counted("mg a T30\r\n"), "1 0 1 0 0 0", "a miss is one of get");
+    assert_eq!(counted("mg a N30\r\n"), "1 1 0 0 0 0", "what is made is a hit");
+    assert_eq!(counted("mg b N30 T60\r\n"), "0 0 0 1 1 0");
+    assert_eq!(counted("mg a T30 v\r\n"), "0 0 0 1 1 0");
+    assert_eq!(counted("gat 30 c\r\n"), "0 0 0 1 0 1");
 }
 
 #[test]
