@@ -188,7 +188,7 @@ def _garbage(rng, _tokens):
     lines = [b"", b" ", b"bogus", b"GET a", b"get", b"set", b"set a", b"set a 0 0", b"incr", b"incr a", b"delete"]
     lines += [b"touch", b"touch a", b"gat", b"gat 0", b"gets", b"mg", b"ms", b"md", b"ma", b"me", b"ms a", b"ms a abc", b"  get a"]
     lines += [b"get  a", b"get a ", b"\0", b"\xff\xfe", b"quit now", b"mg " + b"k" * 251, b"get " + b"k" * 300]
-    lines += [b"mg a v v", b"mg a !", b"ms a S1", b"decr a", b"append a 0 0", b"md a q !", b"g", b"m", b"mx a", b"mg a " + b"O" * 40]
+    lines += [b"mg a v v", b"mg a !", b"ms a S1", b"decr a", b"append a 0 0", b"md a q !", b"g", b"m", b"mx a", b"mg a " + b"O" * 40, b"me a -"]
     # These declare a data block, which is dropped with its line: without one they would eat what comes next.
     if rng.random() < 0.04:
         return Command(rng.choice([b"cas a 0 0 1", b"set a 0 0 1 2 3"]) + b"\r\nx\r\n")

@@ -225,6 +225,7 @@ def _session(rng):
         [b"HELLO", b"3", rng.choice([b"AUTH", b"BOGUS", b"SETNAME"])],
         [b"HELLO", b"3", b"AUTH", b"nobody", b"nothing"],
         [b"RESET"],
+        [rng.choice([b"EXEC", b"DISCARD", b"UNWATCH"]), *rng.choice([[], [], [b"x"]])],
     ])
 
 
@@ -246,6 +247,8 @@ def _introspection(rng):
         [b"COMMAND", b"BOGUS"],
         [b"COMMAND", b"INFO", b"nosuchcommand"],
         [b"COMMAND", b"DOCS", b"nosuchcommand"],
+        [b"COMMAND", rng.choice([b"INFO", b"GETKEYSANDFLAGS"]), *rng.choice([[b"set", b"a", b"1", b"get"], [b"mset", b"a", b"1", b"b", b"2"]])],
+        [b"COMMAND", b"LIST", b"FILTERBY", b"PATTERN", b"object|id*"],
         [b"WAIT", b"abc", b"0"],
         [b"WAIT", b"0", b"abc"],
         [b"WAIT", b"0", b"-1"],

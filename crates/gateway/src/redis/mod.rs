@@ -20,6 +20,7 @@
 //!   GETRANGE that finds nothing count as misses.
 //! - COMMAND DOCS and HELP tell it in words of their own, without arguments and history. A request has 1 048 576 arguments at
 //!   most, as with Redis before 7.0.
+//! - In an inline request a zero byte is one like others; Redis does not see the end of its line.
 //! - CLIENT LIST shows the Redis clients of one gateway, without the sizes of their buffers; WAIT answers the parity count,
 //!   see `handlers::server`.
 //!

@@ -180,12 +180,15 @@ fn meta<'a>(
     for _ in 1..skipped {
         tokens.next().ok_or(Refusal::bad_format())?;
     }
-    // A token that cannot be a flag makes the line no meta command at all.
-    let flag_like = |token: &[u8]| token.first().is_some_and(|&first| matches!(first, b'A'..=b'z' | b'0'..=b'9'));
-    if !tokens.clone().all(flag_like) {
+    if !are_like_flags(tokens) {
         return Err(Refusal::bad_format());
     }
     MetaFlags::parse(key, tokens, META_TOKEN_COUNT_MAX - 1 - skipped).map_err(refuse)
+}
+
+/// A token that cannot be a flag makes the line no meta command at all.
+fn are_like_flags(mut tokens: Tokens<'_>) -> bool {
+    tokens.all(|token| token.first().is_some_and(|&first| matches!(first, b'A'..=b'z' | b'0'..=b'9')))
 }
 
 fn unless_opaque_is_long<'a>(flags: &MetaFlags, request: Request<'a>) -> Result<Request<'a>, &'static str> {
@@ -220,6 +223,9 @@ fn meta_arithmetic(rest: &[u8]) -> Parsed<'_> {
 fn meta_debug(rest: &[u8]) -> Parsed<'_> {
     let mut tokens = Tokens::new(rest);
     let Some(key) = tokens.next().filter(|key| key.len() <= KEY_BYTES_MAX) else { return Err(Refusal::bad_format()) };
+    if !are_like_flags(tokens) {
+        return Err(Refusal::bad_format());
+    }
     // memcached looks at the flag only if one more word follows.
     let key = match (tokens.next(), tokens.next()) {
         (Some(b"b"), Some(_)) => MetaKey::decode(key).ok_or(Refusal::bad_format())?,

@@ -156,6 +156,8 @@ fn wrong_meta_flags_have_their_own_lines() {
 fn binary_keys_are_decoded() {
     let Ok(Request::MetaGet { key, .. }) = parse_line(b"mg AAEg b\r\n") else { panic!("a metaget") };
     assert_eq!(key.bytes(), b"\0\x01 ");
+    assert_eq!(refused_with(b"me v -\r\n"), "CLIENT_ERROR bad command line format");
+    assert_eq!(refused_with(b"me v x ~\r\n"), "CLIENT_ERROR bad command line format");
     let Ok(Request::MetaDebug { key }) = parse_line(b"me AAEg b x\r\n") else { panic!("a debug get") };
     assert_eq!(key.bytes(), b"\0\x01 ");
 }

@@ -61,6 +61,9 @@ fn parse_condition(call: &Call<'_>) -> Result<ExpiryCondition, CommandError> {
             () if call.is(index, "LT") => &mut condition.if_earlier,
             () => {
                 let shown = super::echoed(&call.args[index], usize::MAX);
+                // Redis takes away the ends of lines that an error would end with.
+                let ends = shown.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+                let shown = &shown[..shown.len() - ends];
                 return Err(CommandError::owned([b"ERR Unsupported option ", shown].concat()));
             }
         };

@@ -70,13 +70,22 @@ pub fn scan(call: &mut Call<'_>) -> Handled {
     Ok(Plan::Keyspace(KeyspaceWork::Scan { cursor, count: count.min(limits::SCAN_COUNT_MAX), filter }))
 }
 
-/// A cursor as `strtoul` reads it; nothing at all is 0.
+/// A cursor as `strtoul` reads it: up to a zero byte, nothing at all is 0, and a negative one counts from the end.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
-    let digits = text.strip_prefix(b"+").unwrap_or(text);
-    digits.iter().try_fold(0u64, |value, digit| {
+    let text = super::echoed(text, usize::MAX);
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() && !text.is_empty() {
+        return None;
+    }
+    let cursor = digits.iter().try_fold(0u64, |value, digit| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         value.checked_mul(10)?.checked_add(digit)
-    })
+    })?;
+    Some(if is_negative { cursor.wrapping_neg() } else { cursor })
 }
 
 pub fn info(call: &mut Call<'_>) -> Handled {
