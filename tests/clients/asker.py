@@ -64,5 +64,5 @@ def longest(askers, first, last=float("inf")):
 
 def problems(askers, since):
     """What failed; and who was not answered for each of its keys since then, which is when all should be well."""
-    silent = [asker for asker in askers if asker.last_turn is None or asker.last_turn < since]
-    return [asker.problem or f"{asker.name} was not answered at the end" for asker in silent]
+    failed = [asker for asker in askers if asker.problem or asker.last_turn is None or asker.last_turn < since]
+    return [asker.problem or f"{asker.name} was not answered at the end" for asker in failed]

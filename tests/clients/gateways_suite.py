@@ -105,5 +105,19 @@ def one_that_ended():
         equal(gateway_death.asker.problems([reader], 0.0), ["reader 0 was not answered at the end"])
 
 
+@case
+def one_that_failed_late():
+    """a client that failed after a turn in which all was well is told of"""
+    with Server() as server:
+        server.store[b"key"] = b"value of key"
+        reader = gateway_death.Reader("reader 0", server.address, [b"key"], TIMEOUT_SECONDS)
+        reader.whole_turn()
+        equal(gateway_death.asker.problems([reader], 0.0), [])
+        server.error = b"SERVER_ERROR\r\n"
+        reader.run()
+        (told,) = gateway_death.asker.problems([reader], 0.0)
+        true("SERVER_ERROR" in told, told)
+
+
 if __name__ == "__main__":
     main()
