@@ -48,7 +48,6 @@ def load(address, count, value_bytes=100):
 
 def one_round(arguments, seed):
     servers = cluster.Cluster(["--gateways", "3", "--node-memory", "512MiB"])
-    stopped = None
     try:
         gateways = {gateway["memcached"]: gateway["pid"] for gateway in servers.status()["gateways"]}
         load(servers.memcached, arguments.keys)
@@ -69,18 +68,17 @@ def one_round(arguments, seed):
         began = time.monotonic()
         time.sleep(BEFORE_SECONDS)
         killed = time.monotonic()
-        os.kill(gateways[victim], signal.SIGKILL if arguments.kill == "KILL" else signal.SIGSTOP)
-        if arguments.kill == "STOP":
-            stopped = gateways[victim]
+        if arguments.kill == "KILL":
+            servers.kill(gateways[victim])
+            time.sleep(WATCHED_SECONDS)
+        else:
+            os.kill(gateways[victim], signal.SIGSTOP)
             time.sleep(STOPPED_SECONDS)
-            os.kill(stopped, signal.SIGCONT)
-        time.sleep(WATCHED_SECONDS - (STOPPED_SECONDS if stopped else 0))
+            os.kill(gateways[victim], signal.SIGCONT)
+            time.sleep(WATCHED_SECONDS - STOPPED_SECONDS)
         ended = time.monotonic()
         cluster.let_end(readers)
     finally:
-        if stopped:
-            os.kill(stopped, signal.SIGCONT)
-        servers.pids = [pid for pid in servers.pids if cluster.is_alive(pid)]
         servers.stop()
     longest = asker.longest(readers, killed)
     complaints = cluster.over_bound(arguments, longest) + asker.problems(readers, ended)

@@ -6,7 +6,6 @@ drains and kills one in the end.
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from redis.cluster import RedisCluster, key_slot
 from expect import address, case, equal, main, raises, true
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/lib")
-from cluster import START_SECONDS_MAX, binary_path, free_ports, let_end, wait_until  # noqa: E402
+from cluster import START_SECONDS_MAX, binary_path, free_ports, kill_noted, let_end, wait_until  # noqa: E402
 
 HOST, PORT = address("SHORTTAIL_REDIS")
 SLOT_COUNT = 16384
@@ -362,7 +361,7 @@ def a_gateway_dies():
         for number in range(300):
             r.set(f"lasting:{number}", number)
         if others:
-            os.kill(others[0], signal.SIGKILL)
+            kill_noted(os.environ["SHORTTAIL_KILLED"], others[0])
 
         def is_served(number):
             try:

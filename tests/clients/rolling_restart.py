@@ -160,7 +160,7 @@ class Roll:
     def node(self, number):
         status = self.servers.status()
         (node,) = [node for node in status["nodes"] if node["id"] == number]
-        os.kill(node["pid"], self.signal)
+        self.servers.kill(node["pid"], self.signal)
         self.await_whole(f"node {number} is back", lambda now: self.is_new(now["nodes"], "id", number, node["pid"]))
 
     def gateway(self, number):
@@ -168,7 +168,7 @@ class Roll:
         if self.signal == signal.SIGTERM:
             command = [cluster.binary_path(), "drain", "gateway", str(gateway["id"]), "--admin", self.servers.admin]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=BACK_SECONDS_MAX)
-        os.kill(gateway["pid"], self.signal)
+        self.servers.kill(gateway["pid"], self.signal)
         self.await_whole(
             f"gateway {number} is back",
             lambda now: len(now["gateways"]) == GATEWAYS and all(one["pid"] != gateway["pid"] for one in now["gateways"]),
@@ -229,7 +229,6 @@ def one_round(arguments, seed):
     finally:
         for client in clients:
             client.is_over = True
-        servers.pids = [part["pid"] for part in servers.status()["nodes"] + servers.status()["gateways"]]
         servers.stop()
     counts = ("hits", "sets", "broken", "unknown")
     hits, sets, broken, unknown = (sum(getattr(client, name) for client in clients) for name in counts)

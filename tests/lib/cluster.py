@@ -4,14 +4,17 @@
 
 The command finds the addresses in SHORTTAIL_MEMCACHED, SHORTTAIL_REDIS and SHORTTAIL_ADMIN (HOST:PORT). With --kill,
 data is stored first, that many node processes get SIGKILL, and the data is read back before the command starts. Afterwards
-the cluster is told to end, and a process that it leaves behind is a failure.
+the cluster is told to end. A process that died meanwhile, or that it leaves behind, is a failure; a command that ends one itself
+says so (`kill_noted`, with the file in SHORTTAIL_KILLED).
 
 Must not know: which suite runs. As a module it serves the tests that kill nodes in the middle of their work.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -25,6 +28,8 @@ START_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 30
 PRELOAD_COUNT = 2000
 GATEWAYS_MAX = 8
+# As `up` words it; it starts some of them again at once.
+DEATH = re.compile(r"^.*\(pid (\d+)\) died: .*$", re.MULTILINE)
 
 
 def listeners_ports():
@@ -95,6 +100,25 @@ def is_alive(pid):
         return False
 
 
+def children_of(parent):
+    """Processes that it started and that run."""
+    children = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+                state, its_parent = stat.read().rsplit(")", 1)[1].split()[:2]
+            if int(its_parent) == parent and state not in "ZX":
+                children.append(int(pid))
+    return children
+
+
+def kill_noted(path, pid, number=signal.SIGKILL):
+    """Ends a process of a cluster, which is no complaint when that stops: it looks into this file."""
+    with open(path, "a", encoding="ascii") as killed:
+        killed.write(f"{pid}\n")
+    os.kill(pid, number)
+
+
 def binary_path():
     """The program as it is released; SHORTTAIL_BINARY names another one."""
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
@@ -109,6 +133,8 @@ def memcached_path():
 
 class Real:
     """The reference servers under the same interface as a cluster."""
+
+    killed_path = os.devnull
 
     def __init__(self):
         memcached_port, redis_port = free_ports(2)
@@ -157,7 +183,7 @@ class Cluster:
         self.directory = tempfile.TemporaryDirectory(prefix="shorttail-test-")
         command = [binary_path(), "up", "--memcached", self.memcached, "--redis", self.redis, "--admin", self.admin]
         command += ["--dir", os.path.join(self.directory.name, "data"), *extra]
-        self.log_path = os.path.join(self.directory.name, "up.log")
+        self.log_path, self.killed_path = (os.path.join(self.directory.name, name) for name in ("up.log", "killed"))
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         self.pids = []
@@ -191,41 +217,68 @@ class Cluster:
         command = [binary_path(), "chaos", *fault.split(), "--admin", self.admin]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=60)
 
+    def kill(self, pid, number=signal.SIGKILL):
+        kill_noted(self.killed_path, pid, number)
+
     def kill_nodes(self, count):
         """SIGKILL to `count` nodes; returns their ids once the processes are gone."""
         victims = [node for node in self.status()["nodes"] if is_alive(node["pid"])][:count]
         if len(victims) < count:
             raise RuntimeError(f"only {len(victims)} nodes are alive, {count} should be killed")
         for node in victims:
-            os.kill(node["pid"], signal.SIGKILL)
+            self.kill(node["pid"])
         for node in victims:
             wait_until(lambda: not is_alive(node["pid"]), STOP_SECONDS_MAX, f"node {node['id']} is gone")
         return [node["id"] for node in victims]
 
-    def stop(self):
-        """Ends the cluster; raises if it had ended by itself, will not end, or leaves a process behind."""
-        complaint = None
+    def deaths(self):
+        """Processes that died though nobody killed them, and what is known of it."""
+        killed = set()
+        if os.path.exists(self.killed_path):
+            with open(self.killed_path, encoding="ascii") as lines:
+                killed = set(map(int, lines))
+        # Last, so that what `up` says of one counts.
+        died = {pid: f"process {pid} died" for pid in self.pids if not is_alive(pid)}
+        died |= {int(found[1]): found[0] for found in DEATH.finditer(self.log())}
+        return {pid: how for pid, how in died.items() if pid not in killed}
+
+    def _end(self):
+        """Ends `up`; what is wrong with how it ended."""
         if self.process.poll() is not None:
-            complaint = f"`shorttail up` had already ended with {self.process.returncode}"
-        else:
-            self.process.terminate()
-            try:
-                self.process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                complaint = f"`shorttail up` did not end within {STOP_SECONDS_MAX} s of SIGTERM"
-                self.process.kill()
-                self.process.wait()
+            return [f"`shorttail up` had already ended with {self.process.returncode}"]
+        complaints = list(self.deaths().values())
+        self.process.terminate()
         try:
-            wait_until(lambda: not any(map(is_alive, self.pids)), STOP_SECONDS_MAX, "the children of `up` end")
+            if self.process.wait(STOP_SECONDS_MAX):
+                complaints.append(f"`shorttail up` ended with {self.process.returncode}")
+        except subprocess.TimeoutExpired:
+            complaints.append(f"`shorttail up` did not end within {STOP_SECONDS_MAX} s of SIGTERM")
+            self.process.kill()
+            self.process.wait()
+        return complaints
+
+    def stop(self):
+        """Ends the cluster; raises if it or one of its processes had ended by itself, ends badly or not at all."""
+        # Those that were started since, too.
+        pids = {*self.pids, *children_of(self.process.pid)}
+        for pid in filter(is_alive, pids):
+            # One that stands still cannot end.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        complaints = self._end()
+        try:
+            wait_until(lambda: not any(map(is_alive, pids)), STOP_SECONDS_MAX, "the children of `up` end")
         except RuntimeError:
-            complaint = complaint or "left behind: " + ", ".join(str(pid) for pid in self.pids if is_alive(pid))
-            for pid in filter(is_alive, self.pids):
-                os.kill(pid, signal.SIGKILL)
-        if complaint:
+            left = list(filter(is_alive, pids))
+            complaints.append("left behind: " + ", ".join(map(str, left)))
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        if complaints:
             self._print_log()
         self.directory.cleanup()
-        if complaint:
-            raise RuntimeError(complaint)
+        if complaints:
+            raise RuntimeError("; ".join(complaints))
 
 
 def connect(address, timeout=60):
@@ -348,6 +401,7 @@ def run(arguments):
             SHORTTAIL_MEMCACHED=servers.memcached,
             SHORTTAIL_REDIS=servers.redis,
             SHORTTAIL_ADMIN=servers.admin,
+            SHORTTAIL_KILLED=servers.killed_path,
         )
         return subprocess.run(arguments.command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     finally:
