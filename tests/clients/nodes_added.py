@@ -37,10 +37,19 @@ class Joined:
         self.processes = [subprocess.Popen([*command, place], **quiet) for place in places]
 
     def stop(self):
+        """Ends all; raises if one had ended by itself, or will not end."""
+        ended = [process.returncode for process in self.processes if process.poll() is not None]
         for process in self.processes:
             process.terminate()
-        for process in self.processes:
-            process.wait(cluster.STOP_SECONDS_MAX)
+        try:
+            for process in self.processes:
+                process.wait(cluster.STOP_SECONDS_MAX)
+        finally:
+            for process in self.processes:
+                process.kill()
+                process.wait()
+        if ended:
+            raise Problem(f"nodes that joined ended by themselves, with {ended}")
 
 
 def used(status):
@@ -82,9 +91,11 @@ def one_round(arguments, seed):
         ended = time.monotonic()
         cluster.let_end(clients)
     finally:
-        if joined:
-            joined.stop()
-        servers.stop()
+        try:
+            if joined:
+                joined.stop()
+        finally:
+            servers.stop()
     total, away = sum(used(status).values()), away_from_mean(status)
     moved, held = status["moves"]["bytes_moved_total"], sum(held for node, held in used(status).items() if node not in before)
     complaints = asker.problems(clients, ended)
@@ -107,7 +118,7 @@ def main():
     parser.add_argument("--pause", type=float, default=0.01, help="seconds between the operations of a client")
     parser.add_argument("--bound", action="store_true", help="fail if more was moved than had to be")
     asker.add_timeout(parser)
-    return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.CalledProcessError])
+    return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
 
 
 if __name__ == "__main__":

@@ -220,10 +220,12 @@ class Run:
         finally:
             for client in self.clients:
                 client.is_over = True
-            if self.arguments.logs:
-                self.store_logs()
-            # Frozen ones too.
-            self.members.stop()
+            try:
+                if self.arguments.logs:
+                    self.store_logs()
+            finally:
+                # Frozen ones too.
+                self.members.stop()
         for client in self.clients:
             client.join()
         self.pulse.is_over = True

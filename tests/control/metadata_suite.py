@@ -4,6 +4,7 @@ Who leads dies, is stopped for longer than its lease, or loses etcd: another one
 that was away changes nothing any more, and no client notices any of it.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -64,8 +65,16 @@ class Load(threading.Thread):
 class World:
     def __init__(self):
         self.directory = tempfile.TemporaryDirectory(prefix="metadata-test-")
-        self.etcd = Etcd(3)
-        self.processes = []
+        self.etcd, self.processes, self.load = Etcd(3), [], None
+        try:
+            self.begin()
+        except BaseException:
+            for process in self.processes:
+                print(f"---- {process.name}, {process.process.poll()}\n{process.log()[-4000:]}")
+            self.stop()
+            raise
+
+    def begin(self):
         flags = ["--metadata", "etcd:" + ",".join(self.etcd.urls), "--metadata-prefix", "/test"]
         flags += ["--code", "rs:2+1", "--nodes", str(NODE_COUNT), "--retire-after", "600"]
         self.coordinators = [self.add(Coordinator(self.directory.name, f"coordinator-{name}", *flags)) for name in "ab"]
@@ -74,12 +83,7 @@ class World:
             self.node(number, self.list)
         self.memcached = f"127.0.0.1:{free_ports(1)[0]}"
         self.gateway = self.role("gateway", "gateway", "--memcached", self.memcached, "--redis", "off", "--coordinator", self.list)
-        try:
-            self.whole()
-        except RuntimeError:
-            for process in self.processes:
-                print(f"---- {process.name}, {process.process.poll()}\n{process.log()[-4000:]}")
-            raise
+        self.whole()
         self.load = Load(self.memcached)
         self.load.start()
 
@@ -121,13 +125,15 @@ class World:
         return wait_until(self.is_whole, SECONDS_MAX, "one coordinator leads, and all members are with it")
 
     def stop(self):
-        self.load.stopping = True
-        self.load.join()
-        for process in self.processes:
-            process.signal(signal.SIGCONT)
-            process.kill()
-        self.etcd.stop()
-        self.directory.cleanup()
+        # One after the other, the last one first, whatever fails.
+        with contextlib.ExitStack() as ends:
+            ends.callback(self.directory.cleanup)
+            ends.callback(self.etcd.stop)
+            for process in self.processes:
+                ends.callback(process.kill)
+            if self.load:
+                self.load.stopping = True
+                ends.callback(self.load.join)
 
 
 WORLD = World()

@@ -1,6 +1,7 @@
 """Coordinators over three members of etcd that want certificates, a user and a password."""
 
 import base64
+import contextlib
 import os
 import signal
 import ssl
@@ -59,9 +60,12 @@ class World:
         context = ssl.create_default_context(cafile=self.ca)
         context.load_cert_chain(self.certificate, self.key)
         tls = ["--cert-file", server, "--key-file", server_key, "--trusted-ca-file", self.ca, "--client-cert-auth"]
-        self.etcd = Etcd(3, tls, context)
-        self.allow({"shorttail": "right", "second": "another"})
-        self.coordinators = []
+        self.etcd, self.coordinators = Etcd(3, tls, context), []
+        try:
+            self.allow({"shorttail": "right", "second": "another"})
+        except BaseException:
+            self.stop()
+            raise
 
     def allow(self, users):
         """Users who may use the keys of the cluster only; from now on etcd asks who it is."""
@@ -98,11 +102,12 @@ class World:
         return each
 
     def stop(self):
-        for each in self.coordinators:
-            if each.process.poll() is None:
-                each.kill()
-        self.etcd.stop()
-        self.directory.cleanup()
+        # One after the other, the last one first, whatever fails.
+        with contextlib.ExitStack() as ends:
+            ends.callback(self.directory.cleanup)
+            ends.callback(self.etcd.stop)
+            for each in self.coordinators:
+                ends.callback(each.kill)
 
 
 WORLD = World()

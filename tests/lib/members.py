@@ -11,9 +11,9 @@ Must not know: what is done to the members, and when.
 """
 
 import collections
+import contextlib
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -238,14 +238,13 @@ class Members:
         return self.network.lossy() if self.network else []
 
     def stop(self):
-        for process in self.processes:
-            if process.process.poll() is None:
-                process.signal(signal.SIGCONT)
-            process.kill()
-        if self.etcd:
-            self.etcd.resume()
-            self.etcd.stop()
-        if self.network:
-            self.network.remove()
-        self.memory_directory.cleanup()
-        self.directory.cleanup()
+        # One after the other, the last one first, whatever fails.
+        with contextlib.ExitStack() as ends:
+            ends.callback(self.directory.cleanup)
+            ends.callback(self.memory_directory.cleanup)
+            if self.network:
+                ends.callback(self.network.remove)
+            if self.etcd:
+                ends.callback(self.etcd.stop)
+            for process in self.processes:
+                ends.callback(process.kill)

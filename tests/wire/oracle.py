@@ -15,6 +15,7 @@ Must not know: any protocol's grammar.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import secrets
@@ -212,21 +213,21 @@ def main():
     dialect = DIALECTS[arguments.protocol]
     seeds = arguments.seed or [*FIXED_SEEDS, *(secrets.randbelow(1 << 32) for _ in range(arguments.fresh))]
     passed = failed = 0
-    left = right = None
     try:
-        left, right = cluster.start(arguments.left), cluster.Real()
-        if arguments.kill:
-            left.kill_nodes(arguments.kill)
-        for seed in seeds:
-            good, bad = run_seed(seed, arguments.commands, dialect, Pair(left, right, arguments.protocol))
-            passed, failed = passed + good, failed + bad
+        # The reference is stopped whatever becomes of ours.
+        with contextlib.ExitStack() as ends:
+            right = cluster.Real()
+            ends.callback(right.stop)
+            left = cluster.start(arguments.left)
+            ends.callback(left.stop)
+            if arguments.kill:
+                left.kill_nodes(arguments.kill)
+            for seed in seeds:
+                good, bad = run_seed(seed, arguments.commands, dialect, Pair(left, right, arguments.protocol))
+                passed, failed = passed + good, failed + bad
     except (RuntimeError, OSError) as error:
         print(f"not ok {type(error).__name__}: {error}")
         failed += 1
-    finally:
-        for servers in (left, right):
-            if servers:
-                servers.stop()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 
