@@ -3,10 +3,12 @@
     gateway_stop.py [--stop 10] [--beside KEYS] [--rounds 3] [--keep FILE]
 
 Clients share their keys and use all three gateways, the one that stands still too: what was sent there is answered when it wakes,
-if at all. With --beside other keys lie beside theirs, which whoever takes over has to read. Every operation is written down, those of
-unknown outcome as well, and judged by the linearizability checker; then by porcupine, if it is there.
+if at all. Before that the others must have taken over: of the keys that it owned some are asked for and answered. With --beside
+other keys lie beside theirs, which whoever takes over has to read. Every operation is written down, those of unknown outcome as
+well, and judged by the linearizability checker; then by porcupine, if it is there.
 """
 
+import binascii
 import os
 import random
 import signal
@@ -23,15 +25,42 @@ CLIENTS_EACH = 4
 KEYS = 240
 BEFORE_SECONDS = 3
 AFTER_SECONDS = 5
+# Until every thread of a process stands still.
+STILL_SECONDS = 0.2
+SLOTS = 16384
+
+
+def owned(keys, gateway, partitions):
+    """Those whose partition the gateway owns: a partition is a run of slots."""
+    numbers = {number for tenure in gateway["tenures"] for number in tenure["partitions"]}
+    return {key for key in keys if binascii.crc_hqx(key, 0) % SLOTS * partitions // SLOTS in numbers}
+
+
+def answered(clients, first, last):
+    """The key of each operation that was asked and answered between these times, in nanoseconds."""
+    found = []
+    for client in clients:
+        for line in client.lines:
+            key, _, _, _, called, told, outcome, _ = line.split("\t")
+            if outcome == "ok" and first <= int(called) and int(told) <= last:
+                found.append(key.encode())
+    return found
+
+
+def not_taken_over(keys_owned, keys_answered):
+    """What is to be said if nobody was served with what the gateway owned that stood still."""
+    if any(key in keys_owned for key in keys_answered):
+        return []
+    return [f"none of {len(keys_answered)} answers while it stood still was of one of the {len(keys_owned)} keys that it owned"]
 
 
 def one_round(arguments, seed):
     servers = cluster.Cluster(["--gateways", "3", *(["--node-memory", "512MiB"] if arguments.beside else [])])
-    stopped = None
     try:
         if arguments.beside:
             load(servers.memcached, arguments.beside)
-        gateways = servers.status()["gateways"]
+        status = servers.status()
+        gateways = status["gateways"]
         addresses = [gateway["memcached"] for gateway in gateways]
         keys = [b"key:%d" % number for number in range(KEYS)]
         # Each has an address of its own, so that some ask the gateway that stands still.
@@ -40,31 +69,32 @@ def one_round(arguments, seed):
             client.start()
         time.sleep(BEFORE_SECONDS)
         victim = random.Random(seed).choice(gateways)
-        stopped = victim["pid"]
-        os.kill(stopped, signal.SIGSTOP)
-        time.sleep(arguments.stop)
         others = [client for client in clients if client.addresses != [victim["memcached"]]]
-        before_wake = sum(len(client.lines) for client in others)
-        os.kill(stopped, signal.SIGCONT)
-        stopped = None
+        os.kill(victim["pid"], signal.SIGSTOP)
+        time.sleep(STILL_SECONDS)
+        still = time.monotonic_ns()
+        time.sleep(arguments.stop - STILL_SECONDS)
+        wakes = time.monotonic_ns()
+        os.kill(victim["pid"], signal.SIGCONT)
         time.sleep(AFTER_SECONDS)
         cluster.let_end(clients)
         last, unreadable = recorded.read_back(addresses[0], keys)
     finally:
-        if stopped:
-            os.kill(stopped, signal.SIGCONT)
         servers.stop()
+    keys_owned, meanwhile = owned(keys, victim, status["partitions"]), answered(others, still, wakes)
     path = arguments.keep or os.path.join(tempfile.gettempdir(), f"shorttail-history-{os.getpid()}")
     recorded.write_history(path, clients, last)
     problems, said = recorded.judge(path)
     if not arguments.keep:
         os.remove(path)
     problems += [client.problem for client in clients if client.problem] + [f"{key} cannot be read" for key in unreadable]
+    problems += not_taken_over(keys_owned, meanwhile)
     return cluster.tell_round(
         seed,
         problems,
         f"gateway {victim['id']} of three stood still for {arguments.stop:.0f} s, {arguments.beside} keys beside; {recorded.summary(clients)}; the others' "
-        f"clients did {before_wake} operations until it woke; {'; '.join(said)}",
+        f"clients were answered {len(meanwhile)} times meanwhile, {sum(key in keys_owned for key in meanwhile)} times of keys that it had owned; "
+        f"{'; '.join(said)}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether the tests in which a gateway dies or is drained fail when requests do: with servers that reset, or never answer.
+"""Whether the tests in which a gateway dies, is drained or stands still fail when requests do: with servers that reset, or never answer.
 
 Must not know: how real gateways behave.
 """
@@ -10,6 +10,7 @@ from unittest import mock
 
 import gateway_death
 import gateway_drain
+import gateway_stop
 from expect import case, equal, main, true
 from fake import RESETTING, SILENT, WELL, Server
 
@@ -120,6 +121,26 @@ def one_that_failed_late():
         reader.run()
         (told,) = gateway_death.asker.problems([reader], 0.0)
         true("SERVER_ERROR" in told, told)
+
+
+@case
+def nothing_was_taken_over():
+    """that no key of a gateway that stands still is answered until it wakes is told of, whatever else is answered"""
+    keys = [b"key:%d" % number for number in range(240)]
+    shares = [gateway_stop.owned(keys, {"tenures": [{"partitions": [number, number + 3]}]}, 6) for number in range(3)]
+    equal((set().union(*shares), sum(map(len, shares))), (set(keys), len(keys)))
+    mine, other = sorted(shares[0])[0], sorted(shares[1])[0]
+    client = gateway_stop.recorded.Client(0, ["nobody:1"], keys, seed=1)
+
+    def complaints(*lines):
+        client.lines = [f"{key.decode()}\t0\tget\t-\t{called}\t{told}\t{outcome}\t-" for key, called, told, outcome in lines]
+        return len(gateway_stop.not_taken_over(shares[0], gateway_stop.answered([client], 100, 200)))
+
+    equal(complaints((mine, 100, 200, "ok")), 0)
+    equal(complaints(), 1)
+    # Of another one; refused; asked before; answered after; never answered.
+    late = [(other, 120, 130, "ok"), (mine, 120, 130, "refused"), (mine, 99, 120, "ok"), (mine, 120, 201, "ok"), (mine, 120, "-", "unknown")]
+    equal(complaints(*late), 1)
 
 
 if __name__ == "__main__":
