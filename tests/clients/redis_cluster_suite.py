@@ -334,12 +334,18 @@ class Asker(threading.Thread):
         return reply
 
 
-@case
+def case_of_several(function):
+    """Registers a case if there are several gateways; else it is left out, and does not count as passed."""
+    if len(gateways()) > 1:
+        return case(function)
+    print(f"left out, with one gateway: {function.__doc__}", flush=True)
+    return function
+
+
+@case_of_several
 def a_gateway_is_drained():
     """what a gateway hands over is served all the time, and no client is sent to and fro"""
     others = [name for pid, port, name in gateways() if port != PORT]
-    if not others:
-        return
     askers = [Asker(number, (HOST, PORT)) for number in range(4)]
     for each in askers:
         each.start()

@@ -18,7 +18,7 @@ by the linearizability checker, and by porcupine, if it is there. Errors must li
 and what was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was had. Keys change once a
 minute, and older ones are still used, so that histories can be judged.
 
-Without the right to make namespaces, or without porcupine, less is tested, which is said. With --strict it is a failure; and so is a
+Without the right to make namespaces, or shared memory, or without porcupine, less is tested, which is said. With --strict it is a failure; and so is a
 kind of trouble that was never had in half an hour or more. GATEWAY_LOG=debug in the environment makes gateways tell more.
 """
 
@@ -32,13 +32,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
+import members  # noqa: E402
 import recorded  # noqa: E402
 import thrash_cuts  # noqa: E402
 import thrash_gateways  # noqa: E402
 import thrash_membership  # noqa: E402
 import thrash_nodes  # noqa: E402
 import thrash_progress  # noqa: E402
-from members import Members  # noqa: E402
 from network import make_network  # noqa: E402
 from recorded_redis import RedisClient  # noqa: E402
 from thrash_evidence import Evidence  # noqa: E402
@@ -198,7 +198,7 @@ class Run:
 
     def __init__(self, arguments, seed):
         self.arguments, self.seed = arguments, seed
-        self.members = Members(NODES, GATEWAYS, near_share=arguments.near, file_share=arguments.files, seed=seed)
+        self.members = members.Members(NODES, GATEWAYS, near_share=arguments.near, file_share=arguments.files, seed=seed)
         self.thrasher, self.keys, self.evidence = Thrasher(self.members, seed), Keys(seed), Evidence(self.members)
         self.keys.rotate()
         gateways = self.members.gateways
@@ -310,11 +310,11 @@ def run(arguments, seed):
 
 def what_lacks():
     """Sentences for what this machine lacks to test all that a run is to."""
-    network = make_network()
+    network, lacks = make_network(), [*members.what_lacks(), *recorded.what_lacks()]
     if network:
         network.remove()
-        return recorded.what_lacks()
-    return ["network namespaces cannot be made: no member is cut off from others", *recorded.what_lacks()]
+        return lacks
+    return ["network namespaces cannot be made: no member is cut off from others", *lacks]
 
 
 def main():

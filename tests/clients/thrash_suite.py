@@ -16,13 +16,14 @@ from thrash_troubles import Troubles
 from thrash_waits import BOUND_SECONDS, Pulse
 
 
-def tries(has_network, porcupine, *words):
+def tries(has_network, porcupine, *words, shared_memory="/"):
     """Whether a thrasher on such a machine passes, what it says, and whether it ran."""
     rounds = mock.Mock(return_value=0)
     said = io.StringIO()
     with contextlib.ExitStack() as patches:
         patches.enter_context(mock.patch.object(thrash, "make_network", lambda: mock.Mock() if has_network else None))
         patches.enter_context(mock.patch.object(thrash.recorded, "porcupine_path", lambda: porcupine))
+        patches.enter_context(mock.patch.object(thrash.members, "SHARED_MEMORY", shared_memory))
         patches.enter_context(mock.patch.object(thrash.cluster, "run_rounds", rounds))
         patches.enter_context(mock.patch.object(thrash.sys, "argv", ["thrash.py", *words]))
         patches.enter_context(contextlib.redirect_stdout(said))
@@ -38,6 +39,8 @@ def what_the_machine_lacks():
     for has_network, porcupine, lacking in [(False, "judge", 1), (True, None, 1), (False, None, 2)]:
         equal(tries(has_network, porcupine), (True, lacking, True))
         equal(tries(has_network, porcupine, "--strict"), (False, lacking, False))
+    equal(tries(True, "judge", shared_memory="/nowhere"), (True, 1, True))
+    equal(tries(True, "judge", "--strict", shared_memory="/nowhere"), (False, 1, False))
 
 
 def judged(seconds, strict=False, had=(), wait_seconds=0.0):

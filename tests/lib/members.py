@@ -101,6 +101,11 @@ def shares(count, share, chance):
     return made
 
 
+def what_lacks():
+    """Sentences for what this machine lacks to have all kinds of members."""
+    return [] if os.access(SHARED_MEMORY, os.W_OK) else [f"{SHARED_MEMORY} cannot be written: no near node has memory that gateways read"]
+
+
 def host_of(address):
     return address.rpartition(":")[0]
 
@@ -111,7 +116,7 @@ class Members:
     def __init__(self, node_count, gateway_count, code="rs:4+2", node_memory="128MiB", near_share=0.0, file_share=0.0, seed=0):
         self.directory = tempfile.TemporaryDirectory(prefix="members-test-")
         # Files and sockets of nodes; memory on a disk is not offered to gateways.
-        place = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+        place = None if what_lacks() else SHARED_MEMORY
         self.memory_directory = tempfile.TemporaryDirectory(prefix="members-test-", dir=place)
         self.gateway_count, self.node_memory, self.random = gateway_count, node_memory, random.Random(f"{seed}/members")
         self.near_share, self.file_share, self.next_number = near_share, file_share, 0
