@@ -199,7 +199,8 @@ fn table(results: &Results) -> String {
     out
 }
 
-/// Kills each victim at its time, or freezes it, as long as the load runs.
+/// Kills each victim at its time, or freezes it, as long as the load runs and nothing fails. Who was frozen goes on all the
+/// same.
 fn hit_on_time(victims: &[Killed], freeze_s: Option<f64>, load: &LoadEnd) -> anyhow::Result<Vec<Killed>> {
     let signal = if freeze_s.is_some() { Signal::STOP } else { Signal::KILL };
     let ends = freeze_s
@@ -207,20 +208,26 @@ fn hit_on_time(victims: &[Killed], freeze_s: Option<f64>, load: &LoadEnd) -> any
         .flat_map(|freeze_s| victims.iter().map(move |victim| (victim.at_s + freeze_s, Signal::CONT, victim)));
     let mut signals: Vec<_> = victims.iter().map(|victim| (victim.at_s, signal, victim)).chain(ends).collect();
     signals.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (started, mut hit) = (Instant::now(), Vec::new());
+    let (started, mut hit, mut failure) = (Instant::now(), Vec::new(), None);
     for (at_s, signal, victim) in signals {
         let wait = Duration::from_secs_f64(at_s).saturating_sub(started.elapsed());
-        // Who was frozen goes on, whatever became of the load.
-        if load.within(wait) && signal != Signal::CONT {
+        let is_over = failure.is_some() || load.within(wait);
+        if is_over && signal != Signal::CONT {
             continue;
         }
-        let pid = i32::try_from(victim.pid).ok().and_then(Pid::from_raw).context("a node's process id is no id")?;
-        kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to node {}", victim.node))?;
-        if signal != Signal::CONT {
-            hit.push(Killed { at_s: started.elapsed().as_secs_f64(), ..*victim });
+        match send(signal, victim) {
+            Ok(()) if signal != Signal::CONT => hit.push(Killed { at_s: started.elapsed().as_secs_f64(), ..*victim }),
+            Ok(()) => {}
+            // The first one tells what the others come from.
+            Err(error) => _ = failure.get_or_insert(error),
         }
     }
-    Ok(hit)
+    failure.map_or(Ok(hit), Err)
+}
+
+fn send(signal: Signal, victim: &Killed) -> anyhow::Result<()> {
+    let pid = i32::try_from(victim.pid).ok().and_then(Pid::from_raw).context("a node's process id is no id")?;
+    kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to node {}", victim.node))
 }
 
 #[cfg(test)]
@@ -306,5 +313,23 @@ mod tests {
         let still = is_frozen();
         sleeper.kill().and_then(|()| sleeper.wait()).expect("our child");
         assert_eq!((frozen.len(), frozen[0].node, still), (1, 1, false));
+    }
+
+    #[test]
+    fn a_frozen_process_goes_on_also_when_the_next_one_cannot_be_frozen() {
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let victims = [sleeper.id(), u32::MAX].map(|pid| Killed { node: 1, pid, at_s: 0.0 });
+        let (over, is_over) = std::sync::mpsc::channel();
+        let mut killer = Beside::new(move |load| {
+            let hit = hit_on_time(&victims, Some(1e6), load);
+            over.send(()).expect("waited for");
+            hit
+        });
+        crate::load::Observer::phase_starts(&mut killer, crate::engine::Phase::Measure);
+        is_over.recv().expect("it tells");
+        let failure = killer.finish().expect_err("there is no such process").to_string();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.id())).expect("it is there");
+        sleeper.kill().and_then(|()| sleeper.wait()).expect("our child");
+        assert!(failure.contains("process id") && !stat.contains(") T "), "{failure}, {stat}");
     }
 }
