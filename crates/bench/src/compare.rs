@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use crate::limits::ROUNDS_MAX;
@@ -127,7 +127,7 @@ struct Results {
 /// Runs the comparison, prints and writes the results.
 ///
 /// # Errors
-/// A server is not installed or does not start, or answers broke a promise; with `--enforce` also a missed goal.
+/// A server is not installed, does not start or ends, a key is not there, or answers broke a promise; with `--enforce` also a missed goal.
 pub fn run(options: CompareOptions) -> anyhow::Result<()> {
     ensure!((1..=ROUNDS_MAX).contains(&options.rounds), "--rounds must be between 1 and {ROUNDS_MAX}");
     let mut samples = Vec::new();
@@ -158,6 +158,10 @@ pub fn run(options: CompareOptions) -> anyhow::Result<()> {
 fn conclude(results: &Results, enforce: bool) -> anyhow::Result<()> {
     let faults: u64 = results.samples.iter().map(|sample| sample.verification.faults()).sum();
     ensure!(faults == 0, "{faults} answers were lost, stale or wrong: see `verification` of the samples");
+    // Finding nothing is faster than finding something.
+    let absent: u64 =
+        results.samples.iter().map(|sample| sample.verification.absent + sample.verification.missed).sum();
+    ensure!(absent == 0, "{absent} answers were that there is no such key");
     let errors: u64 = results.samples.iter().map(|sample| sample.errors).sum();
     ensure!(errors == 0, "{errors} operations failed");
     let missed: Vec<_> = results.goals.iter().filter(|goal| !goal.met).map(|goal| goal.name).collect();
@@ -193,7 +197,8 @@ fn measure_system(
     let mut preload = LoadOptions { preload: true, operations: Some(0), ..base.clone() };
     preload.connections = 16;
     preload.pipeline = 16;
-    load::check(&load::execute(&preload, &mut ())?)?;
+    load::check_stored(&load::execute(&preload, &mut ())?)?;
+    (base.stored_before, base.expect_all) = (true, true);
     for &connections in &options.connections {
         for (operation, workload) in [("get", Workload::Get), ("set", Workload::Set)] {
             let measured = LoadOptions {
@@ -210,13 +215,16 @@ fn measure_system(
                 "  {operation} x {connections}: {:.0} /s, p50 {:.1} us",
                 report.throughput_per_s, report.latency.p50_us
             );
-            samples.push(sample(round, cell, running, report));
+            samples.push(sample(round, cell, running, report)?);
         }
     }
     Ok(())
 }
 
-fn sample(round: usize, cell: Cell, running: &Running, report: LoadReport) -> Sample {
+fn sample(round: usize, cell: Cell, running: &Running, report: LoadReport) -> anyhow::Result<Sample> {
+    // The processor time of those that are left would be too low.
+    let all_there = report.cpu.server_us_per_operation;
+    all_there.with_context(|| format!("a server of {} ended, or nothing was answered", cell.system))?;
     let operations = report.operations.max(1) as f64;
     let per_operation =
         |cpu: CpuSeconds| CpuSeconds { user: cpu.user * 1e6 / operations, system: cpu.system * 1e6 / operations };
@@ -225,7 +233,7 @@ fn sample(round: usize, cell: Cell, running: &Running, report: LoadReport) -> Sa
         let role = roles.entry(running.role_of(server.pid)).or_default();
         *role = role.plus(per_operation(server.cpu));
     }
-    Sample {
+    Ok(Sample {
         round,
         system: cell.system,
         operation: cell.operation,
@@ -239,7 +247,7 @@ fn sample(round: usize, cell: Cell, running: &Running, report: LoadReport) -> Sa
         client_cpu_us_per_operation: per_operation(report.cpu.client).total(),
         errors: report.error_count,
         verification: report.verification,
-    }
+    })
 }
 
 fn medians(samples: &[Sample]) -> Vec<Median> {
@@ -359,8 +367,11 @@ mod tests {
 
     #[test]
     fn answers_that_were_wrong_fail_the_comparison() {
-        let mut bad = sample("memcached", 1, 1.0, 1.0);
-        bad.verification.stale = 2;
+        let bad = |change: fn(&mut Sample)| {
+            let mut bad = sample("memcached", 1, 1.0, 1.0);
+            change(&mut bad);
+            vec![bad]
+        };
         let results = |samples: Vec<Sample>, goals| Results {
             machine: String::new(),
             rounds: 1,
@@ -372,7 +383,16 @@ mod tests {
             goals,
             samples,
         };
-        assert!(conclude(&results(vec![bad], vec![]), false).is_err());
+        assert!(conclude(&results(bad(|_| ()), vec![]), false).is_ok());
+        let changes: [fn(&mut Sample); 4] = [
+            |sample| sample.verification.stale = 2,
+            |sample| sample.verification.absent = 1,
+            |sample| sample.verification.missed = 1,
+            |sample| sample.errors = 1,
+        ];
+        for change in changes {
+            assert!(conclude(&results(bad(change), vec![]), false).is_err());
+        }
         let missed = vec![Goal { name: "speed", ratio: 2.0, bound: 1.0, met: false }];
         assert!(conclude(&results(vec![], missed.clone()), false).is_ok());
         assert!(conclude(&results(vec![], missed), true).expect_err("enforced").to_string().contains("speed"));

@@ -87,8 +87,9 @@ pub struct Engine {
 impl Engine {
     pub fn new(plan: Arc<Plan>, part: Part) -> Self {
         let keys = plan.keys / part.count + u32::from(part.index < plan.keys % part.count);
+        let history = History::new(keys, plan.absence());
         Engine {
-            history: History::new(keys, plan.absence()),
+            history: if plan.stored_before { history.stored_before() } else { history },
             chooser: KeyChooser::new(plan.choice, keys),
             rng: SmallRng::seed_from_u64(plan.seed ^ crate::names::mix(u64::from(part.index))),
             pacer: Pacer::new(None, plan.arrivals, Limit::Operations(0), 0),

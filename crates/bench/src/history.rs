@@ -31,9 +31,9 @@ pub enum Verdict {
     Hit,
     /// Legally absent: never written by this run, or deleted.
     Absent,
-    /// Acknowledged, yet absent, in a store that may evict.
+    /// Acknowledged, yet absent, in a store that may evict; version 0 is one of an earlier run.
     Missed { floor: u32 },
-    /// Acknowledged, yet absent, in a store that must keep everything.
+    /// The same in a store that must keep everything.
     Lost { floor: u32 },
     /// Older than a write acknowledged before the read was sent; version 0 is one of an earlier run.
     Stale { floor: u32, found: u32 },
@@ -80,6 +80,8 @@ pub struct History {
     in_flight: HashMap<u32, Vec<Write>>,
     unknown: HashMap<u32, Unknown>,
     absence: Absence,
+    /// So many of the keys, the first ones, were stored by an earlier run.
+    stored_count: u32,
 }
 
 /// Why an acknowledged key may be absent that nobody deleted.
@@ -96,7 +98,12 @@ pub enum Absence {
 impl History {
     pub fn new(count: u32, absence: Absence) -> Self {
         let keys = vec![KeyRecord::default(); count as usize];
-        History { keys, in_flight: HashMap::new(), unknown: HashMap::new(), absence }
+        History { keys, in_flight: HashMap::new(), unknown: HashMap::new(), absence, stored_count: 0 }
+    }
+
+    /// The same if an earlier run stored every key.
+    pub fn stored_before(self) -> Self {
+        History { stored_count: self.count(), ..self }
     }
 
     pub fn count(&self) -> u32 {
@@ -169,7 +176,9 @@ impl History {
     pub fn judge_absent(&self, key: u32, floor: u32) -> Verdict {
         let record = self.keys[key as usize];
         let forgiven = self.unknown.get(&key).is_some_and(|unknown| unknown.has_delete || unknown.overflowed);
-        if floor == 0 || record.newest_delete >= floor || forgiven {
+        let was_stored = floor > 0 || key < self.stored_count;
+        let was_deleted = record.newest_delete > 0 && record.newest_delete >= floor;
+        if !was_stored || was_deleted || forgiven {
             return Verdict::Absent;
         }
         match self.absence {
@@ -252,6 +261,8 @@ impl std::fmt::Display for Verdict {
         match self {
             Verdict::Hit => f.write_str("right"),
             Verdict::Absent => f.write_str("absent"),
+            Verdict::Missed { floor: 0 } => f.write_str("missed: an earlier run stored the key"),
+            Verdict::Lost { floor: 0 } => f.write_str("lost: an earlier run stored the key, which is absent"),
             Verdict::Missed { floor } => write!(f, "missed: version {floor} was acknowledged"),
             Verdict::Lost { floor } => write!(f, "lost: version {floor} was acknowledged, the key is absent"),
             Verdict::Stale { floor, found: 0 } => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::codec::Protocol;
 use crate::driver::{Driver, Progress, Setup};
@@ -38,6 +38,11 @@ impl Observer for () {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Senseless(String);
+
+/// Answers broke a promise: whoever leaves out what cannot be measured must not leave out this.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(String);
 
 /// Runs the load, prints and writes the results.
 ///
@@ -88,18 +93,27 @@ pub(crate) fn wrong_protocol(protocol: Protocol, error: &str) -> Option<&'static
 /// Fails if the answers of a run broke a promise.
 ///
 /// # Errors
-/// Says how many answers were lost, stale, resurrected or wrong.
+/// [`Broken`] says how many answers were lost, stale, resurrected or wrong.
 pub fn check(report: &LoadReport) -> anyhow::Result<()> {
     let seen = &report.verification;
     if seen.faults() > 0 {
-        bail!(
+        return Err(Broken(format!(
             "{} answers lost, {} stale, {} resurrected, {} wrong",
-            seen.lost,
-            seen.stale,
-            seen.resurrected,
-            seen.wrong
-        );
+            seen.lost, seen.stale, seen.resurrected, seen.wrong
+        ))
+        .into());
     }
+    Ok(())
+}
+
+/// Fails if a run that was to store every key did not.
+///
+/// # Errors
+/// As for [`check`]; or says how many keys were not stored.
+pub fn check_stored(report: &LoadReport) -> anyhow::Result<()> {
+    check(report)?;
+    let first = report.errors.first().map_or("", |error| &error.text);
+    ensure!(report.error_count == 0, "{} keys could not be stored: {first}", report.error_count);
     Ok(())
 }
 
@@ -307,10 +321,19 @@ fn cpu_report(pids: &[u32], before: &[Option<CpuSeconds>], after: &[Option<CpuSe
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
+    /// Of a run with which nothing is wrong.
+    pub(crate) fn report() -> LoadReport {
+        let options = LoadOptions::with_defaults();
+        let nothing = PhaseResult { recorder: Recorder::default(), seconds: 1.0 };
+        let plan = Arc::new(options.plan().expect("defaults make sense"));
+        let run = Run { options: &options, plan, drivers: Vec::new(), totals: Recorder::default() };
+        run.report(&options, nothing, None, None, CpuReport::default())
+    }
+
     fn flags_that_make_no_sense_are_told_apart_from_failures() {
         let refusal = |change: fn(&mut LoadOptions)| {
             let mut options = LoadOptions::with_defaults();

@@ -124,6 +124,9 @@ pub struct LoadOptions {
     /// Number from which the sequence of operations is derived.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// An earlier run stored every key, as callers know: with `expect_all` none may be absent.
+    #[arg(skip)]
+    pub stored_before: bool,
     /// Keep every operation of the measured phase by itself, for callers that look at parts of it.
     #[arg(skip)]
     pub keep_samples: bool,
@@ -187,6 +190,7 @@ impl LoadOptions {
             mix: mix.with_deletes(self.deletes),
             multi_get_max: u32::try_from(self.multi_get_max).context("--multi-get-max")?,
             expect_all: self.expect_all,
+            stored_before: self.stored_before,
             rate: self.rate,
             arrivals: self.arrivals,
             warm_up_ns: nanoseconds(self.warm_up),

@@ -66,6 +66,11 @@ impl ClusterOptions {
         }
     }
 
+    /// Nothing need be evicted: the memory of a node is what the measurement asks for.
+    pub fn has_ample_memory(&self) -> bool {
+        self.node_memory.is_none()
+    }
+
     /// The same with further arguments of `shorttail up`.
     pub fn with_up_args(&self, more: impl IntoIterator<Item = String>) -> Self {
         let mut options = self.clone();

@@ -20,6 +20,8 @@ pub struct Plan {
     pub multi_get_max: u32,
     /// Acknowledged keys must not be absent.
     pub expect_all: bool,
+    /// An earlier run stored every key: they count as acknowledged.
+    pub stored_before: bool,
     /// Operations a second of all threads; none is a closed loop.
     pub rate: Option<f64>,
     pub arrivals: Arrivals,

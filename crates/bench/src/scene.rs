@@ -93,10 +93,12 @@ impl Scene {
         let asked = admin.clone();
         let mut beside = Beside::new(move |end| Ok((counters(&asked)?, self.accompany(end)?)));
         let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
-        let (before, (fault_at_s, watch)) = beside.finish()?.context("the load had no measured phase")?;
+        let beside = beside.finish();
+        // First of all, since whoever leaves out what could not be measured must not leave out this.
+        load::check(&report)?;
+        let (before, (fault_at_s, watch)) = beside?.context("the load had no measured phase")?;
         std::thread::sleep(COUNTERS_LAG);
         let after = counters(&admin)?;
-        load::check(&report)?;
         Ok(Seen { report, samples, fault_at_s, watch, before, after })
     }
 

@@ -127,9 +127,9 @@ impl std::fmt::Display for Scenario {
     }
 }
 
-/// A scenario that could not be played here, and why.
+/// A scenario without results, and why.
 #[derive(Clone, Debug, Serialize)]
-struct Skipped {
+struct Unplayed {
     scenario: Scenario,
     why: String,
 }
@@ -145,7 +145,10 @@ struct Results {
     quiet: Vec<Quiet>,
     overload: Option<Overload>,
     binding: Option<Binding>,
-    skipped: Vec<Skipped>,
+    /// It could not be played here.
+    skipped: Vec<Unplayed>,
+    /// An answer broke a promise.
+    broken: Vec<Unplayed>,
     goals: Vec<Goal>,
 }
 
@@ -169,7 +172,7 @@ pub fn run(options: TailOptions) -> anyhow::Result<()> {
         eprintln!("{scenario}");
         if let Err(error) = play(&options, scenario, &mut results) {
             eprintln!("  not played: {error:#}");
-            results.skipped.push(Skipped { scenario, why: format!("{error:#}") });
+            note_unplayed(&mut results, scenario, &error);
         }
     }
     results.goals = goals::goals(&results);
@@ -178,6 +181,11 @@ pub fn run(options: TailOptions) -> anyhow::Result<()> {
         figure::write(path, &results.one_slow)?;
     }
     conclude(&results, options.goals.enforce)
+}
+
+fn note_unplayed(results: &mut Results, scenario: Scenario, error: &anyhow::Error) {
+    let list = if error.is::<load::Broken>() { &mut results.broken } else { &mut results.skipped };
+    list.push(Unplayed { scenario, why: format!("{error:#}") });
 }
 
 fn play(options: &TailOptions, scenario: Scenario, results: &mut Results) -> anyhow::Result<()> {
@@ -193,9 +201,11 @@ fn play(options: &TailOptions, scenario: Scenario, results: &mut Results) -> any
 }
 
 fn conclude(results: &Results, enforce: bool) -> anyhow::Result<()> {
+    let shown = |unplayed: &Unplayed| format!("{}: {}", unplayed.scenario, unplayed.why);
+    let broken: Vec<String> = results.broken.iter().map(shown).collect();
+    ensure!(broken.is_empty(), "broken promises: {}", broken.join("; "));
     let missed = results.goals.iter().filter(|goal| !goal.met).map(|goal| goal.name.clone());
-    let skipped = results.skipped.iter().map(|skipped| format!("{}: {}", skipped.scenario, skipped.why));
-    let failures: Vec<String> = missed.chain(skipped).collect();
+    let failures: Vec<String> = missed.chain(results.skipped.iter().map(shown)).collect();
     ensure!(!enforce || failures.is_empty(), "missed: {}", failures.join("; "));
     Ok(())
 }
@@ -216,7 +226,8 @@ fn node_memory_mib(options: &TailOptions) -> u64 {
 fn preload(options: &TailOptions, running: &Running) -> anyhow::Result<()> {
     let mut load = base(options, running);
     (load.preload, load.operations, load.connections, load.pipeline) = (true, Some(0), 16, 16);
-    load::check(&load::execute(&load, &mut ())?)
+    load.stored_before = false;
+    load::check_stored(&load::execute(&load, &mut ())?)
 }
 
 /// Half reads, half writes of keys that are all alike: most of them lie on nodes and not in open stripes.
@@ -229,6 +240,7 @@ fn base(options: &TailOptions, running: &Running) -> LoadOptions {
     load.value_size = Some(options.value_size.clone());
     load.seed = options.seed;
     load.output.quiet = true;
+    (load.stored_before, load.expect_all) = (true, options.cluster.has_ample_memory());
     load
 }
 
@@ -245,4 +257,27 @@ fn capacity(options: &TailOptions, running: &Running) -> anyhow::Result<f64> {
 /// An open loop at `rate`, with connections enough that a slow operation delays no other.
 fn open_loop(options: &TailOptions, running: &Running, rate: f64) -> LoadOptions {
     LoadOptions { rate: Some(rate), connections: options.connections, warm_up: 2.0, ..base(options, running) }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_broken_promise_is_an_error_and_what_cannot_be_played_only_if_enforced() {
+        let verdicts = |error: anyhow::Error| {
+            let mut results = Results::default();
+            note_unplayed(&mut results, Scenario::Slow, &error);
+            [false, true].map(|enforce| conclude(&results, enforce).map_err(|error| error.to_string()))
+        };
+        let [lax, strict] = verdicts(anyhow::anyhow!("no link"));
+        assert!(lax.is_ok() && strict.expect_err("enforced").contains("slow: no link"));
+        let mut report = load::tests::report();
+        load::check(&report).expect("nothing is wrong");
+        report.verification.stale = 1;
+        let broken = load::check(&report).context("beside something else").expect_err("stale");
+        assert!(verdicts(broken).iter().all(|verdict| verdict.clone().expect_err("broken").contains("1 stale")));
+    }
 }

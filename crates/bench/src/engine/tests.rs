@@ -29,6 +29,7 @@ fn plan(mix: Mix, limit: Limit) -> Plan {
         mix,
         multi_get_max: 10,
         expect_all: true,
+        stored_before: false,
         rate: None,
         arrivals: Arrivals::Even,
         warm_up_ns: 0,

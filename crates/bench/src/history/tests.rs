@@ -51,6 +51,20 @@ impl Story {
 }
 
 #[test]
+fn what_an_earlier_run_stored_must_be_there_until_it_is_deleted() {
+    let mut story = story();
+    story.history = story.history.stored_before();
+    assert_eq!(story.absent(), Verdict::Lost { floor: 0 });
+    let added = story.history.add_key();
+    assert_eq!(story.history.judge_absent(added, 0), Verdict::Absent, "it stored none of those that come later");
+    let first = story.set();
+    assert_eq!(story.history.judge_absent(KEY, 0), Verdict::Lost { floor: 0 }, "asked before the write was answered");
+    assert_eq!(story.absent(), Verdict::Lost { floor: first });
+    story.delete();
+    assert_eq!((story.absent(), story.history.judge_absent(KEY, 0)), (Verdict::Absent, Verdict::Absent));
+}
+
+#[test]
 fn the_acknowledged_version_is_right_and_older_or_absent_is_not() {
     let mut story = story();
     assert_eq!(story.absent(), Verdict::Absent);

@@ -140,7 +140,8 @@ fn measure(options: &TailOptions, round: usize, way: Way, flag: String) -> anyho
     let running = Running::shorttail(&options.cluster.with_up_args(flags), SHAPE, memory_mib)?;
     let reads = reads(options, &running);
     let preload = LoadOptions { preload: true, operations: Some(0), ..reads.clone() };
-    load::check(&load::execute(&preload, &mut ())?)?;
+    load::check_stored(&load::execute(&preload, &mut ())?)?;
+    let reads = LoadOptions { stored_before: true, expect_all: options.cluster.has_ample_memory(), ..reads };
     let warm = LoadOptions { rate: Some(RATE_PER_S), seconds: 1.5, warm_up: 0.0, ..reads.clone() };
     load::check(&load::execute(&warm, &mut ())?)?;
     // What was asked so far is no request of the reads that are counted.

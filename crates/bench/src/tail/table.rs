@@ -49,6 +49,9 @@ pub fn table(results: &Results) -> String {
     for skipped in &results.skipped {
         let _ = writeln!(out, "not played: {}: {}", skipped.scenario, skipped.why);
     }
+    for broken in &results.broken {
+        let _ = writeln!(out, "broken promises: {}: {}", broken.scenario, broken.why);
+    }
     out.push('\n');
     for goal in &results.goals {
         let verdict = if goal.met { "met" } else { "MISSED" };

@@ -67,7 +67,8 @@ pub fn measure(
     let load = LoadOptions { rate, ..workload(options, figure, &running) };
     let preload =
         LoadOptions { rate: None, preload: true, operations: Some(0), warm_up: 0.0, connections: 64, ..load.clone() };
-    load::check(&load::execute(&preload, &mut ())?)?;
+    load::check_stored(&load::execute(&preload, &mut ())?)?;
+    let load = LoadOptions { stored_before: true, expect_all: options.cluster.has_ample_memory(), ..load };
     let fault = Fault::slow(options.delay_ms);
     let scene = Scene { site, fault: Some((fault, victim)), healthy_s: 0.0, faulty_s: options.seconds };
     let seen = scene.play(&load)?;
