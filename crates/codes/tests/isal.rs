@@ -1,9 +1,10 @@
 //! The same matrix gives the same bytes as ISA-L, a widely used library for erasure codes, where that is installed.
 //!
-//! Debian's package is libisal2. Without it these tests say that they were skipped, or fail if the environment has
+//! Debian's package is libisal2. Without it these tests say that nothing was tested, or fail if the environment has
 //! `SHORTTAIL_REQUIRE_ISAL=1`.
 
 use std::ffi::{c_int, c_uchar};
+use std::io::Write;
 
 use libloading::{Library, Symbol};
 use shorttail_codes::Code;
@@ -20,7 +21,9 @@ fn isal() -> Option<Library> {
         Err(error) => {
             let required = std::env::var_os("SHORTTAIL_REQUIRE_ISAL").is_some_and(|value| value == "1");
             assert!(!required, "ISA-L is required and cannot be loaded: {error}");
-            eprintln!("skipped: no ISA-L here ({error}); install libisal2");
+            // Past the harness, which keeps for itself what a test that passes prints.
+            let told = format!("\nnot tested here: our codes against ISA-L ({error}); install libisal2\n");
+            std::io::stderr().write_all(told.as_bytes()).expect("told");
             None
         }
     }
