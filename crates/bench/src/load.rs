@@ -72,7 +72,7 @@ fn check_flags(options: &LoadOptions) -> anyhow::Result<()> {
 /// What to say of operations that failed.
 fn complaint(protocol: Protocol, report: &LoadReport) -> Option<String> {
     let worst = report.errors.iter().max_by_key(|error| error.count)?;
-    let all = report.operations + report.error_count;
+    let all = report.operations_total + report.error_count;
     let hint = wrong_protocol(protocol, &worst.text).unwrap_or_default();
     Some(format!("{} of {all} operations failed, most often: {}{hint}", report.error_count, worst.text))
 }
@@ -255,6 +255,7 @@ impl<'a> Run<'a> {
             settings: settings(options, &self.plan),
             seconds,
             operations: recorder.operations,
+            operations_total: self.totals.operations,
             throughput_per_s: recorder.operations as f64 / seconds,
             latency,
             classes,
@@ -324,7 +325,6 @@ fn cpu_report(pids: &[u32], before: &[Option<CpuSeconds>], after: &[Option<CpuSe
 pub(crate) mod tests {
     use super::*;
 
-    #[test]
     /// Of a run with which nothing is wrong.
     pub(crate) fn report() -> LoadReport {
         let options = LoadOptions::with_defaults();
@@ -334,6 +334,7 @@ pub(crate) mod tests {
         run.report(&options, nothing, None, None, CpuReport::default())
     }
 
+    #[test]
     fn flags_that_make_no_sense_are_told_apart_from_failures() {
         let refusal = |change: fn(&mut LoadOptions)| {
             let mut options = LoadOptions::with_defaults();
@@ -346,6 +347,16 @@ pub(crate) mod tests {
         assert!(refusal(|options| options.target = "nowhere".into()).contains("--target nowhere"));
         // Beyond the kernel's largest process number.
         assert!(refusal(|options| options.server_pids = vec![u32::MAX]).contains("there is no process"));
+    }
+
+    #[test]
+    fn errors_of_all_phases_are_a_share_of_the_operations_of_all() {
+        let mut report = report();
+        assert_eq!(complaint(Protocol::Redis, &report), None);
+        (report.operations, report.operations_total, report.error_count) = (0, 40, 2);
+        report.errors.push(ErrorReport { text: "late".into(), count: 2, first_at_s: 0.0, example: String::new() });
+        let told = complaint(Protocol::Redis, &report).expect("two failed");
+        assert_eq!(told, "2 of 42 operations failed, most often: late");
     }
 
     #[test]

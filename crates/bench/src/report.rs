@@ -16,6 +16,9 @@ pub struct LoadReport {
     pub seconds: f64,
     /// Operations answered in the measured phase.
     pub operations: u64,
+    /// In all phases, the warm-up among them.
+    #[serde(default)]
+    pub operations_total: u64,
     pub throughput_per_s: f64,
     /// All classes together.
     pub latency: LatencyReport,
