@@ -91,7 +91,11 @@ impl Scene {
         (load.seconds, load.keep_samples) = (self.healthy_s + self.faulty_s, load.operations.is_none());
         let admin = self.site.admin.clone();
         let asked = admin.clone();
-        let mut beside = Beside::new(move |end| Ok((counters(&asked)?, self.accompany(end)?)));
+        let mut beside = Beside::new(move |end| {
+            // Counters may be waited for: the time of the fault counts from the phase's start, as those of samples do.
+            let started = Instant::now();
+            Ok((counters(&asked)?, self.accompany(started, end)?))
+        });
         let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
         let beside = beside.finish();
         // First of all, since whoever leaves out what could not be measured must not leave out this.
@@ -103,8 +107,8 @@ impl Scene {
     }
 
     /// Beside the load: begins the fault at its time and takes it back when the load has ended.
-    fn accompany(self, end: &LoadEnd) -> anyhow::Result<(f64, Watch)> {
-        let (started, mut watch) = (Instant::now(), Watch::default());
+    fn accompany(self, started: Instant, end: &LoadEnd) -> anyhow::Result<(f64, Watch)> {
+        let mut watch = Watch::default();
         let healthy = Duration::from_secs_f64(self.healthy_s);
         while let Some(rest) = healthy.checked_sub(started.elapsed()).filter(|rest| !rest.is_zero()) {
             if end.within(rest.min(LOOK)) {
@@ -170,5 +174,26 @@ impl Seen {
     /// How much a counter grew over the run; none if the cluster has no such counter.
     pub fn grown(&self, name: &str) -> Option<f64> {
         self.after.since(&self.before, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Phase;
+    use crate::load::Observer;
+
+    #[test]
+    fn the_time_of_the_fault_counts_from_the_start_also_if_counters_were_waited_for() {
+        let nobody = Site { program: "/bin/false".into(), admin: "127.0.0.1:1".to_owned() };
+        let scene = Scene { site: nobody, fault: None, healthy_s: 0.5, faulty_s: 1.0 };
+        let waited = Duration::from_secs(20);
+        let mut beside = Beside::new(move |end| {
+            let started = Instant::now().checked_sub(waited).context("the machine runs for as long")?;
+            scene.accompany(started, end)
+        });
+        beside.phase_starts(Phase::Measure);
+        let (fault_at_s, _) = beside.finish().expect("nothing fails").expect("it started");
+        assert!(fault_at_s >= waited.as_secs_f64(), "{fault_at_s}");
     }
 }
