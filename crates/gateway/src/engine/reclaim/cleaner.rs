@@ -638,7 +638,7 @@ impl<C: Command> Engine<C> {
             self.stats.bytes_stored += record_bytes as u64;
             self.stats.bytes_stored -= moved.record_bytes as u64;
             if let Some(expiry) = moved.expiry {
-                to.expiry.add(expiry, record_bytes);
+                to.expiries.add(expiry, record_bytes);
             }
             self.count_outlived(from_slot);
         }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `arrays` | memory for many small arrays that grow one entry at a time |
 //! | `config` | what one engine is told when it is made |
+//! | `expiries` | when the objects of a stripe are over |
 //! | `index` | for every object eight bytes that say where its record lies |
 //! | `invariants` | what must hold after every event; checked in tests and in the simulator |
 //! | `limits` | every maximum of the owner engine, with its unit and how it was chosen |
@@ -17,6 +18,7 @@
 
 mod arrays;
 pub(super) mod config;
+mod expiries;
 pub(super) mod index;
 mod invariants;
 pub mod limits;

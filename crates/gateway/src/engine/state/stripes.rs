@@ -9,11 +9,12 @@
 //! seal (from Open or Sealing: then the owner still has the bytes). There is no way back from Leaving, and none from
 //! Sealed to Open: an id is never appended to twice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs};
 
+use super::expiries::Expiries;
 use super::index::{Location, StripeSlot};
 use crate::engine::read::kept_manifests::KeptManifests;
 use crate::engine::read::near::Places;
@@ -36,32 +37,6 @@ impl StripePhase {
     }
 }
 
-/// When the objects of a stripe expire, roughly: enough to estimate what expired without looking.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ExpirySummary {
-    bytes: u64,
-    first_ms: u64,
-    last_ms: u64,
-}
-
-impl ExpirySummary {
-    pub fn add(&mut self, expiry: UnixMs, bytes: usize) {
-        self.first_ms = if self.bytes == 0 { expiry.0 } else { self.first_ms.min(expiry.0) };
-        self.last_ms = self.last_ms.max(expiry.0);
-        self.bytes += bytes as u64;
-    }
-
-    /// Bytes that have expired by `now`, taking expiries as evenly spread.
-    pub fn expired_bytes(&self, now: UnixMs) -> u64 {
-        if now.0 >= self.last_ms {
-            return self.bytes;
-        }
-        let span = self.last_ms - self.first_ms;
-        let passed = now.0.saturating_sub(self.first_ms);
-        if span == 0 { 0 } else { (u128::from(self.bytes) * u128::from(passed) / u128::from(span)) as u64 }
-    }
-}
-
 #[derive(Debug)]
 pub struct Stripe<I> {
     pub id: StripeId,
@@ -78,7 +53,8 @@ pub struct Stripe<I> {
     pub live_count: u32,
     /// Tombstones and control records.
     pub kept: Kept,
-    pub expiry: ExpirySummary,
+    /// Of its records, also of those that were overwritten since.
+    pub expiries: Expiries,
     /// Bytes in use per data chunk, from the seal on.
     pub fills: Box<[u32]>,
     /// The owner's copy, while it has one.
@@ -101,7 +77,7 @@ impl<I> Stripe<I> {
             live_bytes: 0,
             live_count: 0,
             kept: Kept::default(),
-            expiry: ExpirySummary::default(),
+            expiries: Expiries::default(),
             fills: Box::default(),
             open: Some(Box::new(open)),
             manifests: KeptManifests::default(),
@@ -121,7 +97,7 @@ impl<I> Stripe<I> {
             live_bytes: 0,
             live_count: 0,
             kept: Kept::default(),
-            expiry: ExpirySummary::default(),
+            expiries: Expiries::default(),
             fills,
             open: None,
             manifests: KeptManifests::default(),
@@ -148,14 +124,19 @@ impl<I> Stripe<I> {
         matches!(self.phase, StripePhase::Open | StripePhase::Sealing)
     }
 
+    /// Was it left before it was sealed?
+    fn is_left(&self) -> bool {
+        self.phase == StripePhase::Leaving && !self.is_sealed()
+    }
+
     /// Do its members have all of it, sealed? So it is while it is emptied, too, unless it was left before that.
     pub fn is_sealed(&self) -> bool {
         self.phase == StripePhase::Sealed || self.phase == StripePhase::Leaving && self.open.is_none()
     }
 
-    /// Bytes that would not have to be moved to free the stripe.
+    /// Bytes that would have to be moved to free the stripe.
     pub fn live_estimate(&self, now: UnixMs) -> u64 {
-        self.live_bytes.saturating_sub(self.expiry.expired_bytes(now))
+        self.live_bytes.saturating_sub(self.expiries.over_bytes(now))
     }
 }
 
@@ -168,6 +149,8 @@ pub struct Stripes<I> {
     /// Existing stripes of each partition in the order of their ids (rule R3 asks for the oldest).
     by_age: BTreeMap<(PartitionId, StripeId), StripeSlot>,
     unsealed: Vec<StripeSlot>,
+    /// Those that were left before they were sealed.
+    left: BTreeSet<(PartitionId, StripeId)>,
 }
 
 impl<I> Stripes<I> {
@@ -179,6 +162,7 @@ impl<I> Stripes<I> {
             by_id: HashMap::new(),
             by_age: BTreeMap::new(),
             unsealed: Vec::new(),
+            left: BTreeSet::new(),
         }
     }
 
@@ -192,6 +176,9 @@ impl<I> Stripes<I> {
         if stripe.is_unsealed() {
             self.unsealed.push(slot);
         }
+        if stripe.is_left() {
+            self.left.insert((stripe.partition, stripe.id));
+        }
         self.places[slot.0 as usize] = Some(stripe);
         slot
     }
@@ -204,6 +191,7 @@ impl<I> Stripes<I> {
         let stripe = self.places[slot.0 as usize].take().expect("a stripe");
         self.by_id.remove(&stripe.id);
         self.by_age.remove(&(stripe.partition, stripe.id));
+        self.left.remove(&(stripe.partition, stripe.id));
         self.unsealed.retain(|&other| other != slot);
         self.free.push(slot);
         stripe
@@ -211,6 +199,16 @@ impl<I> Stripes<I> {
 
     pub fn no_longer_unsealed(&mut self, slot: StripeSlot) {
         self.unsealed.retain(|&other| other != slot);
+        let stripe = self.at(slot);
+        if stripe.is_left() {
+            self.left.insert((stripe.partition, stripe.id));
+        }
+    }
+
+    /// The oldest stripe of a partition that was left before it was sealed.
+    pub fn oldest_left(&self, partition: PartitionId) -> Option<StripeId> {
+        let of_partition = (partition, StripeId::default())..=(partition, StripeId::from_raw(u64::MAX));
+        self.left.range(of_partition).next().map(|&(_, id)| id)
     }
 
     pub fn unsealed(&self) -> &[StripeSlot] {
@@ -285,17 +283,6 @@ impl<I> Stripes<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn expiry_is_estimated_between_first_and_last() {
-        let mut summary = ExpirySummary::default();
-        assert_eq!(summary.expired_bytes(UnixMs(5)), 0);
-        summary.add(UnixMs(100), 10);
-        summary.add(UnixMs(200), 30);
-        assert_eq!(summary.expired_bytes(UnixMs(50)), 0);
-        assert_eq!(summary.expired_bytes(UnixMs(150)), 20);
-        assert_eq!(summary.expired_bytes(UnixMs(200)), 40);
-    }
 
     #[test]
     fn life_goes_one_way() {

@@ -335,7 +335,7 @@ impl Picture {
         stripe.live_bytes += u64::from(newest.record_bytes);
         stripe.live_count += 1;
         if let Some(expiry) = expiry {
-            stripe.expiry.add(expiry, newest.record_bytes as usize);
+            stripe.expiries.add(expiry, newest.record_bytes as usize);
         }
     }
 

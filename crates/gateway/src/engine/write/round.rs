@@ -481,7 +481,7 @@ impl<C: Command> Engine<C> {
         stripe.live_bytes += record_bytes as u64;
         stripe.live_count += 1;
         if let Some(expiry) = expiry {
-            stripe.expiry.add(expiry, record_bytes);
+            stripe.expiries.add(expiry, record_bytes);
         }
         self.stats.bytes_stored += object_bytes;
     }

@@ -28,7 +28,6 @@ use super::manifest::Manifest;
 use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::reclaim::kept::horizon_of;
-use crate::engine::state::stripes::StripePhase;
 
 /// Of a record: its partition, and a stripe that is younger than all that hold it.
 #[derive(Clone, Copy, Debug)]
@@ -98,16 +97,8 @@ impl<C: Command> Engine<C> {
     /// May a write come back that would have changed what is over, or gone?
     pub(in crate::engine) fn is_unsettled(&self, hash: u64) -> bool {
         let concerned = self.unsettled.changes.get(&hash);
-        concerned.is_some_and(|left| self.oldest_left(left.partition).is_some_and(|oldest| oldest < left.horizon))
-    }
-
-    /// The oldest stripe that was left before it was sealed.
-    fn oldest_left(&self, partition: PartitionId) -> Option<StripeId> {
-        let is_left = |slot| {
-            let stripe = self.stripes.at(slot);
-            stripe.phase() == StripePhase::Leaving && !stripe.is_sealed()
-        };
-        self.stripes.by_age(partition).find(|&(_, slot)| is_left(slot)).map(|(id, _)| id)
+        concerned
+            .is_some_and(|left| self.stripes.oldest_left(left.partition).is_some_and(|oldest| oldest < left.horizon))
     }
 
     /// Below which stripe lies what this record of a stripe ended, if it is a tombstone or floor.
@@ -125,7 +116,7 @@ impl<C: Command> Engine<C> {
         let mut unsettled = std::mem::take(&mut self.unsettled);
         let mut oldest = BTreeMap::new();
         let mut is_over = |left: Left| {
-            let oldest = *oldest.entry(left.partition).or_insert_with(|| self.oldest_left(left.partition));
+            let oldest = *oldest.entry(left.partition).or_insert_with(|| self.stripes.oldest_left(left.partition));
             oldest.is_none_or(|oldest| oldest >= left.horizon)
         };
         unsettled.changes.retain(|_, &mut left| !is_over(left));

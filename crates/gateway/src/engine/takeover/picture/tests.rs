@@ -87,7 +87,7 @@ fn of_a_record_that_lies_twice_the_other_copy_stays_when_one_goes() {
             scene.go(id(gone));
             assert_eq!(scene.found(), [id(9 - gone)], "read {order:?}, {gone} went");
             let slot = scene.picture.stripes.slot_of(id(9 - gone)).expect("it is there");
-            assert!(scene.picture.stripes.at(slot).expiry.expired_bytes(UnixMs(5000)) > 0);
+            assert!(scene.picture.stripes.at(slot).expiries.over_bytes(UnixMs(5000)) > 0);
             scene.go(id(9 - gone));
             assert!(scene.found().is_empty());
         }
