@@ -81,6 +81,29 @@ fn what_a_late_node_owes_beside_a_dead_and_a_hung_one_is_read_from_it_after_all(
     }
 }
 
+/// As many nodes are dead as may be, and a third is late for a moment: what it holds cannot be decoded, and is waited for.
+#[test]
+fn what_a_late_node_holds_beside_two_dead_ones_is_waited_for() {
+    const LATE_US: u64 = 400_000;
+    for (seed, dead, late) in [(1, 2, 4), (2, 4, 1), (3, 0, 5), (4, 5, 0), (5, 8, 2), (6, 6, 7)] {
+        let mut world = cluster_of(nodes_of("rs:4+2", 9), seed);
+        fill(&mut world, 0..100);
+        pass(&mut world, 1_000_000);
+        world.crash_node(3, FOR_GOOD_US);
+        world.crash_node(dead, FOR_GOOD_US);
+        world.stall_node(late, LATE_US);
+        let ask = |world: &mut World| -> Vec<(u64, Op)> {
+            (0..100).map(|name| (name, world.request(0, &format!("key{name}"), Action::Get))).collect()
+        };
+        let mut ops = ask(&mut world);
+        // Some are asked when it is known to be late.
+        pass(&mut world, LATE_US / 2);
+        ops.extend(ask(&mut world));
+        assert_eq!(end_within(&mut world, HUNG_US, &ops), 0, "seed {seed}\n{}", world.trace());
+        concludes(world);
+    }
+}
+
 /// The owner dies while a node hangs, and another one hangs once its next owner has heard it: what that one would tell is
 /// made up for after half a second, whether slow nodes are gone round or not, and whether there is a node to write to instead.
 #[test]

@@ -249,7 +249,13 @@ impl<C: Command> Engine<C> {
         let Some(fetch) = self.fetches.get(key) else { return };
         let code = self.codes.get(fetch.wanted.shape);
         let Some(plan) = self.choose_plan(&code, &fetch.wanted, fetch.excluded.all) else {
-            if fetch.direct.is_none() && !self.fetch_again(key) {
+            if fetch.direct.is_some() {
+                return;
+            }
+            // Its own node is silent, and may only be late.
+            if self.may_be_asked(&fetch.wanted, fetch.excluded.all) {
+                self.fetch_direct(key);
+            } else if !self.fetch_again(key) {
                 self.fetch_failed(key, FetchError::Unreadable);
             }
             return;
@@ -515,6 +521,10 @@ impl<C: Command> Engine<C> {
         let pieces = self.piece_fetches.values_mut().map(|fetch| &mut fetch.wanted);
         let reads = fetches.chain(pieces).chain(self.deferred.wanted_mut());
         reads.filter(|wanted| wanted.stripe == stripe).for_each(|wanted| wanted.members.clone_from(members));
+        for fetch in self.fetches.values_mut().filter(|fetch| fetch.wanted.stripe == stripe) {
+            // Who is to rebuild it does not have it yet.
+            fetch.excluded.all |= self.repair.avoided_by_reads(stripe, fetch.wanted.shape);
+        }
     }
 
     /// What is being read for a picture is not wanted any more.
