@@ -467,9 +467,14 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// The memory that a node had is followed by another one. What an earlier owner put there is known when it was scanned.
+    pub(in crate::engine) fn forget_frees_of(&mut self, node: NodeId) {
+        self.voids.pending.remove(&node);
+    }
+
     /// The memory that a node had is gone: there is nothing left to free on it.
     pub(in crate::engine) fn void_frees_of(&mut self, node: NodeId) {
-        self.voids.pending.remove(&node);
+        self.forget_frees_of(node);
         for id in self.voids.declared.keys().copied().collect::<Vec<_>>() {
             self.free_confirmed(node, id);
         }
@@ -492,7 +497,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Must the record in stripe `at` that declares this stripe void be kept?
-    pub(super) fn is_void_needed(&self, stripe: StripeId, at: StripeId) -> bool {
+    pub(in crate::engine) fn is_void_needed(&self, stripe: StripeId, at: StripeId) -> bool {
         self.voids.declared.get(&stripe).is_some_and(|declared| declared.record.at == at)
     }
 

@@ -537,7 +537,6 @@ impl<C: Command> Engine<C> {
 
     /// A node is away, or hung: what it was to rebuild is not to be expected of it any more.
     pub(in crate::engine) fn drop_orders_of(&mut self, node: NodeId) {
-        self.repair.is_away_stale = true;
         // It may have the order, and carry it out: it frees when it is back.
         self.moves.stripes_to(node).into_iter().for_each(|stripe| self.cancel_move(stripe));
         self.repair.orders.stripes_of(node).into_iter().for_each(|stripe| self.drop_order(stripe));

@@ -95,6 +95,7 @@ impl<C: Command> Engine<C> {
         }
         node.phase = NodePhase::Away;
         self.monitor.node_lost(id);
+        self.repair.is_away_stale = true;
         self.drop_orders_of(id);
         self.leave_unsealed_stripes_of(id);
         self.work.push_back(Work::Failover(tags));
@@ -375,6 +376,8 @@ impl<C: Command> Engine<C> {
         self.note_away(id.node);
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         if !node.phase.is_greeting() {
+            // Not of one that was away before, and is tried in vain again and again: a count would never end.
+            self.repair.is_away_stale = true;
             // Nobody looks after what its other cores owe while it is away. They go on with what they were ordered: they
             // tell anew what they hold when it is back.
             for session in &mut node.sessions {
@@ -494,6 +497,7 @@ impl<C: Command> Engine<C> {
             hung.push(node.id);
         }
         // Repair and moves wait for it no longer, either.
+        self.repair.is_away_stale |= !hung.is_empty();
         hung.into_iter().for_each(|node| self.drop_orders_of(node));
     }
 

@@ -60,7 +60,7 @@ impl<C: Command> Engine<C> {
         self.lease.greeted(Voter { node: hello.node, incarnation: hello.incarnation }, self.now.mono_us);
         if forgotten {
             node.sessions.iter_mut().for_each(|session| session.changes_known = 0);
-            self.void_frees_of(id.node);
+            self.forget_frees_of(id.node);
             self.moves.forgive(id.node);
             if let Some(census) = self.census_mut() {
                 census.forget(id.node);
@@ -328,13 +328,14 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{ClusterId, Incarnation, NodeId, Now};
+    use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, Now, StripeId};
 
     use super::*;
     use crate::any::AnyCommand;
-    use crate::engine::Terms;
+    use crate::engine::reclaim::freeing::VoidRecord;
     use crate::engine::state::testing::engine_of_one_node;
     use crate::engine::takeover::lease::{Lease, LeaseConfig};
+    use crate::engine::{Phase, Terms};
 
     #[test]
     fn a_core_that_the_node_does_not_have_does_not_greet() {
@@ -349,6 +350,35 @@ mod tests {
         assert!(greets(&mut engine, 0, 3) && greets(&mut engine, 2, 3));
         assert!(!greets(&mut engine, 1, 1), "fewer cores than were reached");
         assert!(greets(&mut engine, 1, 3));
+    }
+
+    /// Before it is scanned nobody knows what an owner before this one put there.
+    #[test]
+    fn a_later_life_confirms_nothing_by_its_greeting_alone() {
+        let mut engine = engine_of_one_node();
+        engine.greeted(SessionId { node: NodeId(0), core: 0 }, &hello_of_life(1));
+        let (stripe, record) = (StripeId::new(Epoch(1), 1), VoidRecord { at: StripeId::new(Epoch(1), 2), bytes: 9 });
+        engine.inherit_void(stripe, record, [NodeId(0)].into());
+        engine.greeted(SessionId { node: NodeId(0), core: 0 }, &hello_of_life(2));
+        assert!(engine.is_void_needed(stripe, record.at), "it may hold a chunk");
+        engine.phase = Phase::Serving;
+        engine.settle_voids_of(NodeId(0));
+        assert!(!engine.is_void_needed(stripe, record.at), "it was scanned, and holds none");
+    }
+
+    /// As a node that is gone, whose address refuses twice a second.
+    #[test]
+    fn a_node_that_is_tried_in_vain_is_away_as_it_was() {
+        let mut engine = engine_of_one_node();
+        let (node, core) = (NodeId(0), SessionId { node: NodeId(0), core: 0 });
+        let mut closes = |phase| {
+            engine.nodes.get_mut(node).expect("a node").phase = phase;
+            engine.repair.is_away_stale = false;
+            engine.handle_session_closed(Now::default(), core);
+            engine.repair.is_away_stale
+        };
+        assert!(closes(NodePhase::Ready) && closes(NodePhase::Suspect) && closes(NodePhase::Hung));
+        assert!(!closes(NodePhase::Away) && !closes(NodePhase::Greeting));
     }
 
     /// Who is cut off may be the first that a fresh memory hears of, and knows of nothing that later owners put on that node.
