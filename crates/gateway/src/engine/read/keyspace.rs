@@ -11,7 +11,7 @@
 //! Until it is known which record a durable write replaces, the index names both. They are counted as one object, and
 //! listed as one: both have one tag, so one step reads them.
 
-use shorttail_store::record::{Record, RecordKind};
+use shorttail_store::record::{Record, RecordKind, record_bytes};
 use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, Version};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
@@ -229,9 +229,10 @@ impl<C: Command> Engine<C> {
             let (slot, data_index) = self.stripes.place_of(location);
             let stripe = self.stripes.at(slot);
             if let Some(open) = &stripe.open {
-                let bytes = open.chunk(data_index)[usize::from(location.offset)..].to_vec();
-                let id = stripe.id;
-                self.scan_listed(key, &bytes, id);
+                let held = &open.chunk(data_index)[usize::from(location.offset)..];
+                let length = record_bytes(held).map_or(held.len(), |length| length.min(held.len()));
+                let (record, id) = (held[..length].to_vec(), stripe.id);
+                self.scan_listed(key, &record, id);
                 continue;
             }
             let wanted = Wanted {

@@ -78,9 +78,10 @@ impl<C: Command> Engine<C> {
             return false;
         }
         let partition = self.config.partition_of(slot);
-        let concerns = |lost: &LostStripe| lost.partition == partition && !lost.is_flushed;
-        let mut lost = self.losses.stripes.iter().filter(|(_, lost)| concerns(lost));
-        lost.any(|(id, _)| found.is_none_or(|version| version.epoch() <= id.epoch()))
+        // Of as late an epoch: most of what is found is newer than any stripe that was lost.
+        let first = found.map_or(StripeId::default(), |version| StripeId::new(version.epoch(), 0));
+        let mut lost = self.losses.stripes.range(first..).map(|(_, lost)| lost);
+        lost.any(|lost| lost.partition == partition && !lost.is_flushed)
     }
 
     /// The oldest stripe of a partition beside one, also if it was lost: a later owner may read more of it.
