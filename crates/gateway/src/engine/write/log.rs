@@ -193,7 +193,7 @@ impl<C: Command> Engine<C> {
         let (bytes, kept_bytes) = (self.chunk_room_bytes(self.config.chunk_bytes), self.kept_bytes());
         let is_good = |&id: &NodeId| {
             let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes + kept_bytes);
-            node.is_some() && self.nodes.is_ready(id) && !(sidesteps && self.is_evaded(id))
+            node.is_some() && self.nodes.is_ready(id) && !self.is_leaving(id) && !(sidesteps && self.is_evaded(id))
         };
         // Where memory is short every chunk counts: room on a few nodes is none.
         if let Some((members, uses)) = &self.shared_members

@@ -8,6 +8,7 @@ use crate::any::AnyCommand;
 use crate::engine::limits::{
     GATHER_US, HUNG_DEADLINES, MOVE_PLAN_MAX, REBUILD_ASK_US, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
 };
+use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::repair::queue::Reparable;
 use crate::engine::sessions::nodes::NodePhase;
 use crate::engine::state::pool::PoolKey;
@@ -764,4 +765,22 @@ fn what_is_being_emptied_is_rebuilt_until_it_is_void() {
     scene.lose(1);
     scene.engine.note_lost_of(NodeId(1));
     assert_eq!(scene.engine.repair.missing_count(), 0, "nobody needs it");
+}
+
+/// The nodes of the last opening are used again, unless one of them is to get nothing more.
+#[test]
+fn no_stripe_is_opened_on_a_node_that_drains() {
+    for draining in [None, Some(NodeId(0)), Some(NodeId(3))] {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        engine.handle_draining(&[NodeId(7)].into());
+        engine.open_stripe(PartitionId(0), Urgency::Client).expect("there is room");
+        let first = engine.stripes.iter().next().expect("it was opened").1.members.clone();
+        let drains = draining.map(|place| first[usize::from(place.0)]);
+        engine.handle_draining(&drains.into_iter().chain([NodeId(7)]).collect());
+        engine.open_stripe(PartitionId(1), Urgency::Client).expect("there is room");
+        let of_second = |stripe: &&Stripe<_>| stripe.partition == PartitionId(1);
+        let second = engine.stripes.iter().map(|(_, stripe)| stripe).find(of_second).expect("it was opened");
+        assert!(drains.is_none_or(|node| !second.members.contains(&node)), "{:?}", second.members);
+        assert_eq!(second.members == first, drains.is_none());
+    }
 }
