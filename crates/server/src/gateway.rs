@@ -31,7 +31,7 @@ mod tests;
 mod waiting;
 mod writes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,8 @@ use shorttail_gateway::roster::Roster;
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
-    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, StoreTotals, TenureState, Terms, View,
+    ChaosStatus, GatewayStatus, GatewayWelcome, NodeEntry, NodeSeen, NodeState, Order, StoreTotals, TenureState, Terms,
+    View,
 };
 
 use crate::admin;
@@ -509,8 +510,16 @@ fn totals(stats: &StoreStats) -> StoreTotals {
     }
 }
 
-/// The nodes of a view that are worth a connection, with their addresses.
+/// The nodes of a view that are worth a connection, with their addresses. Not one that is dead and in whose place another
+/// one listens by now: that one would take its session for a newer one of its own, and end the other.
 fn addresses(view: &View) -> BTreeMap<NodeId, Address> {
-    let alive = view.nodes.iter().filter(|node| node.state != NodeState::Retired);
-    alive.filter_map(|node| Some((node.id, node.address.parse().ok()?))).collect()
+    let is_alive = |node: &&NodeEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect);
+    let taken: BTreeSet<&str> = view.nodes.iter().filter(is_alive).map(|node| &*node.address).collect();
+    let is_worth_it = |node: &&NodeEntry| match node.state {
+        NodeState::Retired => false,
+        NodeState::Dead => !taken.contains(&*node.address),
+        NodeState::Normal | NodeState::Suspect => true,
+    };
+    let nodes = view.nodes.iter().filter(is_worth_it);
+    nodes.filter_map(|node| Some((node.id, node.address.parse().ok()?))).collect()
 }

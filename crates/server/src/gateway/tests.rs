@@ -1,6 +1,7 @@
 //! What a gateway tells of its cores, with cores that do as the test says.
 
 use mio::Token;
+use shorttail_units::Incarnation;
 use shorttail_wire::control::TenureState;
 
 use super::limits::REPORT_US_MAX;
@@ -105,4 +106,27 @@ fn a_core_that_stands_still_is_proven_no_more() {
     assert_eq!(proven_by(1_000 + REPORT_US_MAX), [2]);
     assert_eq!(proven_by(1_001 + REPORT_US_MAX), [0]);
     assert_eq!(report.shares_at(u64::MAX).next().map(|share| share.state), Some(TenureState::Serving));
+}
+
+/// A node takes a session that is meant for another one for its own.
+#[test]
+fn a_dead_node_is_not_looked_for_where_another_one_listens() {
+    let node = |id: u16, port: u16, state: NodeState| NodeEntry {
+        id: NodeId(id),
+        address: format!("10.0.0.5:{port}"),
+        state,
+        incarnation: Incarnation(1),
+        domain: String::new(),
+        draining: false,
+        removed: false,
+    };
+    let nodes = vec![
+        node(3, 7001, NodeState::Dead),
+        node(4, 7002, NodeState::Dead),
+        node(5, 7003, NodeState::Retired),
+        node(8, 7001, NodeState::Suspect),
+        node(9, 7004, NodeState::Normal),
+    ];
+    let known = addresses(&View { nodes, ..View::default() });
+    assert_eq!(known.into_keys().collect::<Vec<_>>(), [4, 8, 9].map(NodeId));
 }
