@@ -46,7 +46,7 @@ pub struct Guest {
     pub is_queued: bool,
     /// Since when some of it was there all the time.
     unread_since_us: Option<u64>,
-    /// To be closed once the outbox has left.
+    /// To be closed at the end of the turn, once what its socket takes was sent.
     pub is_over: bool,
 }
 

@@ -10,9 +10,9 @@
 //!
 //! Must not know: what a technique does.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shorttail_policy::Policy;
 use shorttail_units::PartitionId;
@@ -21,8 +21,9 @@ use shorttail_wire::control::{PolicyOrder, PolicySpan};
 use super::ToCore;
 use crate::net::Outlet;
 
-/// A core's loop never waits for anything else than its events.
-const CORE_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// For all cores: a core's loop never waits for anything else than its events, and whoever waits here hears and says nothing
+/// meanwhile of what keeps this gateway alive.
+const CORES_ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// Policies for a core, which says when they are in force.
 #[derive(Debug)]
@@ -69,7 +70,9 @@ impl PolicyDesk {
                 if open.policies.is_empty() { "it does not serve yet" } else { "it has no such partition" }.into()
             );
         };
-        open.change(&changed)?;
+        let told = open.change(&changed);
+        drop(open);
+        told.wait()?;
         let who = match order.partition {
             Some(partition) => format!("partition {partition}"),
             None => "all partitions".to_owned(),
@@ -81,10 +84,12 @@ impl PolicyDesk {
 
     /// The configuration was read again: every partition has this policy.
     pub fn replace(&self, policy: Policy) {
-        let mut open = self.lock();
-        let all = 0..u16::try_from(open.policies.len()).expect("partitions are counted in 16 bits");
-        let changed = all.map(|partition| (PartitionId(partition), policy)).collect();
-        if let Err(problem) = open.change(&changed) {
+        let told = {
+            let mut open = self.lock();
+            let all = 0..u16::try_from(open.policies.len()).expect("partitions are counted in 16 bits");
+            open.change(&all.map(|partition| (PartitionId(partition), policy)).collect())
+        };
+        if let Err(problem) = told.wait() {
             tracing::warn!(problem, "policies may not be in force yet");
         }
     }
@@ -96,7 +101,7 @@ impl PolicyDesk {
 }
 
 impl Open {
-    fn change(&mut self, changed: &Arc<[(PartitionId, Policy)]>) -> Result<(), &'static str> {
+    fn change(&mut self, changed: &Arc<[(PartitionId, Policy)]>) -> Told {
         for &(partition, policy) in changed.iter() {
             self.policies[usize::from(partition.0)] = policy;
         }
@@ -104,8 +109,24 @@ impl Open {
         for core in &self.cores {
             core.send(ToCore::Policies(NewPolicies { changed: Arc::clone(changed), done: done.clone() }));
         }
-        let wait = |_| answers.recv_timeout(CORE_ANSWERS_WITHIN).map_err(|_| "a core does not answer");
-        self.cores.iter().try_for_each(wait)
+        Told { answers, core_count: self.cores.len() }
+    }
+}
+
+/// Cores that are to say when what they were told is in force.
+struct Told {
+    answers: Receiver<()>,
+    core_count: usize,
+}
+
+impl Told {
+    /// Not with the lock held: others ask what is in force.
+    fn wait(self) -> Result<(), &'static str> {
+        let until = Instant::now() + CORES_ANSWER_WITHIN;
+        (0..self.core_count).try_for_each(|_| {
+            let left = until.saturating_duration_since(Instant::now());
+            self.answers.recv_timeout(left).map_err(|_| "a core does not answer")
+        })
     }
 }
 

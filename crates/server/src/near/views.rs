@@ -14,7 +14,7 @@ use super::{NearFile, open_file, opened};
 const RESTS_FOR: Duration = Duration::from_secs(1);
 
 /// How often one is let go of that never rests. Finding a page again costs about a microsecond, with its neighbours;
-/// letting go, some milliseconds for each GiB of a thread that has nothing else to do.
+/// letting go, some milliseconds for each GiB of the thread that passes on what the coordinator says: so it is one at a time.
 const BUSY_FOR: Duration = Duration::from_secs(60);
 
 /// The views of one core.
@@ -44,22 +44,20 @@ impl Views {
         Ok(opened(Shared(view)))
     }
 
-    /// Lets go of the pages of those of which nothing was read since the check before, or, if `also_busy`, of all; of
-    /// none that was not read since it was let go of. How many they were.
-    fn check(&self, also_busy: bool) -> usize {
+    /// Which are to be let go of: those of which nothing was read since the check before, or, if `also_busy`, all; none that
+    /// was not read since it was let go of.
+    fn check(&self, also_busy: bool) -> Vec<Weak<NearView>> {
         let mut views = Vec::new();
         for looked in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
             let Some(view) = looked.view.upgrade() else { continue };
             let read_count = view.read_count();
             if looked.let_go != read_count && (also_busy || looked.checked == read_count) {
                 looked.let_go = read_count;
-                views.push(view);
+                views.push(Weak::clone(&looked.view));
             }
             looked.checked = read_count;
         }
-        // It takes a while, in which a core may open others.
-        views.iter().for_each(|view| view.let_go());
-        views.len()
+        views
     }
 }
 
@@ -68,6 +66,8 @@ impl Views {
 pub struct LettingGo {
     checked: Instant,
     also_busy: Instant,
+    /// Those that are to be let go of, one each time that somebody comes by.
+    due: Vec<Weak<NearView>>,
 }
 
 impl LettingGo {
@@ -76,11 +76,14 @@ impl LettingGo {
 
     pub fn begin() -> Self {
         let now = Instant::now();
-        LettingGo { checked: now, also_busy: now }
+        LettingGo { checked: now, also_busy: now, due: Vec::new() }
     }
 
     /// To be called now and then.
     pub fn check<'a>(&mut self, views: impl Iterator<Item = &'a Views>) {
+        if let Some(due) = self.due.pop() {
+            return due.upgrade().into_iter().for_each(|view| view.let_go());
+        }
         let now = Instant::now();
         if now.duration_since(self.checked) < RESTS_FOR {
             return;
@@ -89,9 +92,7 @@ impl LettingGo {
         if also_busy {
             self.also_busy = now;
         }
-        for views in views {
-            views.check(also_busy);
-        }
+        self.due = views.flat_map(|views| views.check(also_busy)).collect();
         self.checked = now;
     }
 }
@@ -121,16 +122,16 @@ mod tests {
         let views = Views::default();
         let [first, second] = [(); 2].map(|()| views.open(&near).expect("it opens"));
         let read = |view: &dyn NearReader| assert_eq!(view.read(0, &mut [0; 8]), 8);
-        assert_eq!(views.check(true), 0, "nothing was read");
+        assert_eq!(views.check(true).len(), 0, "nothing was read");
         read(&*first);
         read(&*second);
-        assert_eq!(views.check(false), 0, "both were read since");
+        assert_eq!(views.check(false).len(), 0, "both were read since");
         read(&*second);
-        assert_eq!(views.check(false), 1);
-        assert_eq!(views.check(false), 1, "now the other rests");
-        assert_eq!(views.check(true), 0, "nothing was read since");
+        assert_eq!(views.check(false).len(), 1);
+        assert_eq!(views.check(false).len(), 1, "now the other rests");
+        assert_eq!(views.check(true).len(), 0, "nothing was read since");
         read(&*first);
-        assert_eq!(views.check(true), 1);
+        assert_eq!(views.check(true).len(), 1);
         drop((first, second));
     }
 }
