@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sealed                                   what it was; reads and the scrubber check it
-//! open, all operations above its folded    what it was, but takes no append any more
+//! open, all operations above its folded    what it was; a parity takes no append and no seal any more
 //!   one are kept without a gap
 //! open, an operation is missing, or a      damaged (rule R6): told of, and refused, until its owner frees it
 //!   fold or a change of state was cut
