@@ -31,7 +31,7 @@
 //!
 //! Must not know: where the file is, what is in the notes.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -121,9 +121,10 @@ impl MemoryFile {
     /// # Errors
     /// It is not to be used as it is; nothing was changed.
     pub fn take(file: File, boot: BootId, cores: u16, core_bytes: usize) -> Result<Self, MemoryFileError> {
-        if file.try_lock().is_err() {
-            return Err(MemoryFileError::InUse);
-        }
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => MemoryFileError::InUse,
+            TryLockError::Error(error) => MemoryFileError::Io(error),
+        })?;
         let mut memory = MemoryFile { file: Arc::new(file), boot, identity: None, is_stale: false, cores, core_bytes };
         let length = memory.file.metadata()?.len();
         let page = if length > 0 { memory.read_page(length)? } else { None };
@@ -243,9 +244,10 @@ impl MemoryFile {
     fn read_page(&mut self, length: u64) -> Result<Option<[u8; IDENTITY_BYTES]>, MemoryFileError> {
         let mut copies = [[0; IDENTITY_BYTES]; IDENTITY_AT.len()];
         for (copy, at) in copies.iter_mut().zip(IDENTITY_AT) {
-            if self.file.read_exact_at(copy, at as u64).is_err() {
-                return Err(MemoryFileError::Foreign);
-            }
+            self.file.read_exact_at(copy, at as u64).map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => MemoryFileError::Foreign,
+                _ => MemoryFileError::Io(error),
+            })?;
         }
         let is_whole =
             |page: &[u8; IDENTITY_BYTES]| page[..4] == MAGIC && page[4..8] == crc32c(&page[8..]).to_le_bytes();
@@ -304,6 +306,8 @@ fn part_bytes(core_bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
     use proptest::prelude::*;
     use shorttail_units::{OpNumber, StripeId};
     use shorttail_wire::node::{ChunkDescription, ChunkKind, Refusal};
@@ -409,6 +413,20 @@ mod tests {
         file().set_len(0).expect("cut");
         file().set_len(8192).expect("zeros");
         assert!(matches!(MemoryFile::take(file(), BOOT_ID, 2, BYTES), Err(MemoryFileError::Foreign)), "who knows");
+    }
+
+    /// What the system refuses is no word about whose it is: nobody is to look for another process, or give another path.
+    #[test]
+    fn what_the_system_refuses_is_told_as_that() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("memory");
+        std::fs::write(&path, [0; 100]).expect("written");
+        let open = |options: &mut std::fs::OpenOptions| options.open(&path).expect("a file");
+        let take = |file: File| MemoryFile::take(file, BOOT_ID, 1, BYTES).expect_err("it is none");
+        let only_a_path = open(File::options().read(true).custom_flags(rustix::fs::OFlags::PATH.bits().cast_signed()));
+        assert!(matches!(take(only_a_path), MemoryFileError::Io(_)), "it cannot be locked");
+        assert!(matches!(take(open(File::options().write(true))), MemoryFileError::Io(_)), "it cannot be read");
+        assert!(matches!(take(open(File::options().read(true))), MemoryFileError::Foreign), "it is too short");
     }
 
     #[test]
