@@ -94,6 +94,8 @@ impl<T> Watch<T> {
             scheduling::yield_to_everything();
             scheduling::keep_to_half();
         }
+        // A verdict that came as the thread before ended was about that one.
+        self.shared.is_to_return.store(false, Ordering::Relaxed);
         self.shared.thread.store(this_thread().unwrap_or(0), Ordering::Relaxed);
     }
 
@@ -203,7 +205,10 @@ mod tests {
         assert!(!watch.is_to_return());
         watch.shared.is_to_return.store(true, Ordering::Relaxed);
         assert!(watch.is_to_return() && !watch.is_to_return());
+        watch.shared.is_to_return.store(true, Ordering::Relaxed);
         watch.return_work(7, true);
+        watch.begin(true);
+        assert!(!watch.is_to_return(), "that was about the thread before");
         assert_eq!((watcher.look(), watcher.look()), (Some(Returned { work: 7, starves: true }), None));
     }
 }
