@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use shorttail_codes::CodeCache;
 use shorttail_store::{ChunkView, NearReader, NearWriter, Room, Written, read_unproven, used_bytes};
-use shorttail_units::{NodeId, OpNumber};
+use shorttail_units::{DATA_COUNT_MAX, NodeId, OpNumber, PARITY_COUNT_MAX};
 use shorttail_wire::crc32c;
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, ChunkReport, FrameError, NearMemory, NodeReply, NodeRequest, Refusal, Source,
@@ -139,6 +139,7 @@ pub struct Rebuilds {
 
 /// Tags of the two requests for a part: the order's number, the part's place, and which of the two.
 const PLACE_BITS: u32 = 7;
+const _: () = assert!(DATA_COUNT_MAX + PARITY_COUNT_MAX <= 1 << PLACE_BITS, "each chunk of a stripe may be a source");
 
 fn tag_of(order: u64, place: usize, is_bytes: bool) -> u64 {
     (order << PLACE_BITS | place as u64) << 1 | u64::from(is_bytes)
@@ -461,14 +462,17 @@ impl Rebuilds {
 /// Can an order be carried out, so that what comes of it is proven?
 ///
 /// # Errors
-/// `Invalid`: no sources, or a parity chunk is to come from other parities, or a chunk partly from itself.
+/// `Invalid`: no sources, or one named twice; or a parity chunk is to come from other parities, or a chunk partly from
+/// itself.
 pub(crate) fn check_order(description: &ChunkDescription, sources: &[Source]) -> Result<(), Refusal> {
     let is_proven = |source: &Source| {
         let is_parity_of_parity = description.is_parity() && description.shape.is_parity(source.index.into());
         source.index != description.index && !is_parity_of_parity
     };
     let is_copy = matches!(sources, [source] if source.index == description.index);
-    let is_well = !sources.is_empty() && (is_copy || sources.iter().all(is_proven));
+    let mut named = [false; 1 << u8::BITS];
+    let is_first = |source: &Source| !std::mem::replace(&mut named[usize::from(source.index)], true);
+    let is_well = !sources.is_empty() && sources.iter().all(is_first) && (is_copy || sources.iter().all(is_proven));
     if is_well { Ok(()) } else { Err(Refusal::Invalid) }
 }
 

@@ -263,6 +263,16 @@ fn a_parity_is_not_made_of_parities_and_nothing_of_nothing() {
     assert_eq!(nodes.tell(SPARE, &rebuild(3, &[])).refusals, [Refusal::Invalid]);
 }
 
+/// Places of sources are counted up to the chunks that a stripe may have.
+#[test]
+fn each_source_is_named_once() {
+    let mut nodes = nodes_without(&[0], FAST);
+    for sources in [&[1, 3, 1][..], &[1, 1], &[1; 200]] {
+        assert_eq!(nodes.tell(SPARE, &rebuild(0, sources)).refusals, [Refusal::Invalid], "{sources:?}");
+    }
+    assert_eq!(nodes.tell(SPARE, &rebuild(0, &[1, 2, 3])).done_count, 1, "all that there are");
+}
+
 #[test]
 fn the_source_that_is_to_blame_is_named() {
     let mut nodes = nodes_without(&[0, 2], FAST);
