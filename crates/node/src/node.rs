@@ -530,6 +530,13 @@ impl Node {
             _ => return Err(SessionError::Greeting),
         };
         let accepted = self.check_greeting(&hello, is_owner);
+        // First, so that what was promised to its older session is there for this one.
+        if is_owner
+            && accepted.is_ok()
+            && let Some(older) = self.owners.remove(&hello.owner)
+        {
+            self.supersede(older);
+        }
         let ring = self.rings.as_mut().filter(|_| is_owner && accepted.is_ok()).and_then(|rings| rings.make());
         let (ring, ring_at) = match ring {
             Some((reader, at)) => (Ring::new(reader, &mut self.holdings.store), Some(at)),
@@ -560,9 +567,7 @@ impl Node {
         session.phase = Phase::Serving { owner: hello.owner, epoch: hello.epoch };
         self.ringed.extend(ring.is_some().then_some(id));
         session.ring = ring;
-        if let Some(older) = self.owners.insert(hello.owner, id) {
-            self.supersede(older);
-        }
+        self.owners.insert(hello.owner, id);
         Ok(())
     }
 

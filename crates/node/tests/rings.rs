@@ -83,6 +83,17 @@ impl Scene {
         ask(&mut self.node, session, request, |reply| assert!(matches!(reply, NodeReply::Done { .. }), "{reply:?}"));
     }
 
+    /// An owner greets in a new session; is there a ring for it?
+    fn greets(&mut self, owner: u32, session: u64) -> bool {
+        self.node.handle_session_opened(session);
+        let auth = b"secret".to_vec();
+        let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner, epoch: Epoch(1), auth };
+        ask(&mut self.node, session, &NodeRequest::Hello(hello), |reply| match reply {
+            NodeReply::Hello(hello) => hello.ring.is_some(),
+            other => panic!("{other:?}"),
+        })
+    }
+
     /// Puts an append of a stripe; does it count?
     fn put(&mut self, counter: u64, op: u32) -> bool {
         let mut message = Vec::new();
@@ -313,20 +324,9 @@ fn no_append_that_counts_is_refused_for_want_of_memory() {
 fn owners_for_whose_rings_there_is_no_memory_send_messages() {
     let mut scene = Scene::new();
     for session in 10..40 {
-        scene.node.handle_session_opened(session);
-        let hello = Hello {
-            version: PROTOCOL_VERSION,
-            cluster: CLUSTER,
-            core: 0,
-            owner: session as u32,
-            epoch: Epoch(1),
-            auth: b"secret".to_vec(),
-        };
-        let has_ring = ask(&mut scene.node, session, &NodeRequest::Hello(hello), |reply| match reply {
-            NodeReply::Hello(hello) => hello.ring.is_some(),
-            other => panic!("{other:?}"),
-        });
+        let has_ring = scene.greets(session as u32, session);
         if !has_ring {
+            assert!(scene.greets(11, 100), "what its older session had is there for the new one");
             (10..=session).for_each(|session| scene.node.handle_session_closed(session));
             scene.node.check_invariants();
             return;
