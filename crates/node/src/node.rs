@@ -348,11 +348,12 @@ impl Node {
         self.written.push(session);
     }
 
-    /// Looks at a few chunks, and tells every owner what is damaged: the one that it concerns knows.
+    /// Looks at a few chunks, and tells every owner what is damaged: the one that it concerns knows. One that does not read
+    /// what it was told is told again by the next pass.
     fn scrub(&mut self, now: Now) {
         for stripe in self.scrubber.advance(now.mono_us, &mut self.holdings.store) {
             for id in self.owners.values() {
-                if let Some(session) = self.sessions.get_mut(id) {
+                if let Some(session) = self.sessions.get_mut(id).filter(|session| !session.is_behind()) {
                     session.reply(0, &NodeReply::Damaged { stripe });
                     self.written.push(*id);
                 }

@@ -105,6 +105,11 @@ impl Session {
         if self.output.len() > OUTPUT_BYTES_MAX { Err(SessionError::OutputFull) } else { Ok(()) }
     }
 
+    /// Has it more to read than a turn's replies? What is said unasked is not added to that.
+    pub fn is_behind(&self) -> bool {
+        self.output.len() > OUTPUT_KEPT_BYTES
+    }
+
     /// Gives back a buffer that a burst made large.
     pub fn trim(&mut self) {
         if self.output.is_empty() {

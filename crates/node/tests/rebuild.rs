@@ -3,7 +3,7 @@
 mod setup;
 
 use shorttail_codes::Code;
-use shorttail_node::limits::REBUILD_US_MAX;
+use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX};
 use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
@@ -526,4 +526,27 @@ fn what_the_scrubber_finds_is_mended_in_place() {
         assert_eq!(again.rebuilt, [Ok(())], "it is intact, so that is done already");
         assert_eq!(nodes.nodes[node].stats().corruptions_repaired, 1);
     }
+}
+
+#[test]
+fn who_does_not_read_what_is_damaged_is_told_of_no_more() {
+    let mut nodes = with_chunks(Nodes::scrubbing(FAST, 1_000_000), &[]);
+    nodes.settle();
+    assert_eq!(nodes.nodes[0].flip_bits(1, 5), 1);
+    let pass = |nodes: &mut Nodes| {
+        nodes.now_us += 10_100_000;
+        nodes.settle();
+    };
+    // It left replies unread: more than those of a turn.
+    let mut ping = Vec::new();
+    NodeRequest::Ping.encode(1, &mut ping);
+    let now = nodes.now();
+    nodes.nodes[0].handle_input(now, OWNER, &ping.repeat(OUTPUT_KEPT_BYTES / 20)).expect("the session stands");
+    let unread_bytes = |nodes: &mut Nodes| nodes.nodes[0].poll_output(OWNER).map_or(0, |output| output.len());
+    let before = unread_bytes(&mut nodes);
+    (0..3).for_each(|_| pass(&mut nodes));
+    assert_eq!(unread_bytes(&mut nodes), before);
+    assert_eq!(nodes.told(0).damaged, []);
+    pass(&mut nodes);
+    assert_eq!(nodes.told(0).damaged, [stripe()], "it reads again");
 }
