@@ -117,6 +117,10 @@ impl ChunkMut<'_> {
         }
         self.check_order(append, &state)?;
         self.take_stable(&mut state, append.stable)?;
+        let kept_bytes = if let Some(OpenState::Parity(_)) = self.open.as_deref() { append.bytes.len() } else { 0 };
+        if self.kept.as_mut().is_some_and(|kept| !kept.admits(kept_bytes)) {
+            return Err(Refusal::OutOfMemory);
+        }
         match self.open.as_deref_mut() {
             Some(OpenState::Data(log)) => {
                 self.budget.charge(DATA_OP_BYTES)?;

@@ -13,8 +13,8 @@
 //!
 //! A data chunk has the bytes in place already: none are kept of it. When little room is left, the oldest operation goes,
 //! or goes to the end, as whoever knows its chunk says (see `chunk_store`), so much at a time that all of them were looked
-//! at before there is none. Then it goes. So whoever reads must see from the numbers whether any is missing: each names the
-//! one before.
+//! at before there is none. Then all are needed, and no other is admitted. One may be damaged, so whoever reads must see
+//! from the numbers whether any is missing: each names the one before.
 //!
 //! Must not know: chunks; which operations are stable.
 
@@ -100,7 +100,8 @@ impl KeptOps {
 
     /// What the oldest operation says it is, if little is free. It may be damaged.
     pub fn crowding(&self) -> Option<(StripeId, OpNumber)> {
-        let is_crowded = self.head > self.tail && self.free_bytes() < self.ring_bytes() / KEPT_OPS_FREE_PART;
+        let free_bytes_min = self.ring_bytes() / KEPT_OPS_FREE_PART + BLOCK_BYTES;
+        let is_crowded = self.head > self.tail && self.free_bytes() < free_bytes_min;
         is_crowded.then(|| name_of(&self.get(self.tail, HEAD_BYTES)))
     }
 
@@ -136,23 +137,32 @@ impl KeptOps {
         size_of_op(self.kept_bytes_at(self.tail)).min((self.head - self.tail) as usize)
     }
 
-    /// Keeps an operation, with its bytes or without. One that is larger than the ring is not kept.
+    /// Is there room for an operation of which so many bytes are kept, and for the oldest to go to the end after it? If
+    /// not, more of them are looked at before the next one.
+    pub fn admits(&mut self, kept_bytes: usize) -> bool {
+        let spare_bytes = (self.ring_bytes() / KEPT_OPS_FREE_PART).min(BLOCK_BYTES);
+        let is_admitted = size_of_op(kept_bytes) + spare_bytes <= self.free_bytes();
+        if !is_admitted {
+            self.save_up(kept_bytes);
+        }
+        is_admitted
+    }
+
+    /// More may go to the end before the next operation comes. What is saved up is enough for the longest.
+    fn save_up(&mut self, kept_bytes: usize) {
+        let carried = size_of_op(kept_bytes) * KEPT_OPS_CARRIED;
+        self.carried_max = carried.max((self.carried_max + carried).min(2 * BLOCK_BYTES));
+    }
+
+    /// Keeps an operation, with its bytes or without.
+    ///
+    /// # Panics
+    /// If there is no room for it.
     pub fn push(&mut self, stripe: StripeId, append: &Append<'_>, with_bytes: bool) {
         let bytes = if with_bytes { append.bytes } else { &[] };
         let size = size_of_op(bytes.len());
-        if size > self.ring_bytes() {
-            return;
-        }
-        let carried = size * KEPT_OPS_CARRIED;
-        // What is saved up is enough for the longest.
-        self.carried_max = carried.max((self.carried_max + carried).min(2 * BLOCK_BYTES));
-        let tail = self.tail;
-        while size > self.free_bytes() {
-            self.pass_oldest();
-        }
-        if self.tail != tail {
-            self.put_places();
-        }
+        assert!(size <= self.free_bytes(), "only what is admitted is kept");
+        self.save_up(bytes.len());
         let mut op = [0; HEAD_BYTES];
         let kept_bytes = (bytes.len() as u32).to_le_bytes();
         op[4..8].copy_from_slice(&kept_bytes);
@@ -271,6 +281,7 @@ fn size_of_op(kept_bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::CHUNK_BYTES_MAX;
     use crate::tests::{op, stripe_id};
 
     fn kept() -> KeptOps {
@@ -279,6 +290,14 @@ mod tests {
 
     fn append(number: u32, bytes: &[u8]) -> Append<'_> {
         Append { op: op(number), previous: op(number - 1), stable: op(0), data_index: 3, offset: number * 7, bytes }
+    }
+
+    /// As a core keeps it whose chunks need nothing of what is old.
+    fn push(kept: &mut KeptOps, stripe: u64, append: &Append<'_>) {
+        while !kept.admits(append.bytes.len()) {
+            kept.drop_oldest();
+        }
+        kept.push(stripe_id(stripe), append, true);
     }
 
     fn numbers(kept: &KeptOps, stripe: u64) -> Vec<u32> {
@@ -310,15 +329,33 @@ mod tests {
         let mut kept = kept();
         let bytes = [9; 5000];
         for number in 1..=200 {
-            kept.push(stripe_id(1), &append(number, &bytes[..4000 + number as usize]), true);
+            push(&mut kept, 1, &append(number, &bytes[..4000 + number as usize]));
             let numbers = numbers(&kept, 1);
             assert_eq!(numbers.last(), Some(&number));
             assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{numbers:?}");
         }
-        assert!(numbers(&kept, 1).len() >= KEPT_OPS_BYTES_MIN / 4300 - 1);
-        let too_large = vec![1; KEPT_OPS_BYTES_MIN + 1];
-        kept.push(stripe_id(1), &append(201, &too_large), true);
-        assert_eq!(numbers(&kept, 1).last(), Some(&200));
+        let kept_bytes = KEPT_OPS_BYTES_MIN - KEPT_OPS_BYTES_MIN / KEPT_OPS_FREE_PART;
+        assert!(numbers(&kept, 1).len() >= kept_bytes / 4300 - 1);
+    }
+
+    #[test]
+    fn after_what_is_admitted_the_oldest_can_go_to_the_end() {
+        for length in [1, 100, 5_000, KEPT_OPS_BYTES_MIN / KEPT_OPS_FREE_PART - HEAD_BYTES] {
+            let (mut kept, mut number) = (kept(), 0);
+            while kept.admits(length) {
+                number += 1;
+                kept.push(stripe_id(1), &append(number, &vec![9; length]), true);
+            }
+            assert!(number as usize * size_of_op(length) > KEPT_OPS_BYTES_MIN / 2, "{number} of {length} bytes");
+            kept.carried_max = 0;
+            assert!(!kept.admits(length) && kept.carry_oldest(), "{length} bytes");
+            assert_eq!(numbers(&kept, 1).len(), number as usize);
+        }
+    }
+
+    #[test]
+    fn an_empty_one_admits_the_longest() {
+        assert!(kept().admits(CHUNK_BYTES_MAX));
     }
 
     #[test]
@@ -361,7 +398,7 @@ mod tests {
     fn a_flipped_bit_of_the_places_costs_nothing() {
         let mut before = kept();
         for number in 1..=90 {
-            before.push(stripe_id(1), &append(number, &[9; 4000]), true);
+            push(&mut before, 1, &append(number, &[9; 4000]));
         }
         let held = numbers(&before, 1);
         let mut memory = before.memory;

@@ -220,6 +220,10 @@ mod tests {
         memory.core(0).expect("mapped").open(BYTES).expect("a store").0
     }
 
+    fn report_of(store: &ChunkStore, stripe: u64) -> ChunkReport {
+        store.chunk(stripe_id(stripe)).expect("here").report().expect("a good description")
+    }
+
     fn damaged(kept: &Kept, participant: usize) -> bool {
         kept.stripe.report(participant).damaged
     }
@@ -261,21 +265,97 @@ mod tests {
         let mut kept = Kept::open(2, 1);
         kept.stripe.append(0, &[1; 50], 0);
         kept.stripe.append(1, &[2; 50], 0);
-        // Operations of other stripes push the first one out.
-        let other = ChunkDescription { stripe: stripe_id(2), ..description_of(2, kept.stripe.shape, CHUNK_BYTES) };
-        let store = &mut kept.stripe.stores[2];
-        store.open(&other).expect("room");
-        let ops = store.kept.as_mut().expect("kept");
-        let bytes = vec![3; KEPT_OPS_BYTES_MIN - 200];
-        let append =
-            crate::Append { op: op(1), previous: op(0), stable: op(0), data_index: 0, offset: 0, bytes: &bytes };
-        ops.push(stripe_id(2), &append, true);
+        kept.stripe.stores[2].kept.as_mut().expect("kept").drop_oldest();
         kept.restart(2);
         assert!(damaged(&kept, 2) && !damaged(&kept, 0) && !damaged(&kept, 1));
-        assert!(
-            !kept.stripe.stores[2].chunk(stripe_id(2)).expect("here").report().expect("good").damaged,
-            "it is empty"
-        );
+    }
+
+    /// Nothing of what they hold is stable yet: no append is taken that another chunk would be lost for.
+    #[test]
+    fn an_append_for_which_a_needed_operation_had_to_go_is_refused() {
+        for (participant, length) in [(0, 1), (0, 20), (2, 1), (2, 300), (2, 2_500)] {
+            let mut kept = Kept::open(2, 1);
+            kept.stripe.append(0, &[1; 50], 0);
+            let others = |stripe: u64| ChunkDescription {
+                stripe: stripe_id(stripe),
+                ..description_of(participant as u8, kept.stripe.shape, CHUNK_BYTES)
+            };
+            let append_to = |store: &mut ChunkStore, stripe: u64, number: u32| {
+                let (op, previous) = (op(number), op(number - 1));
+                let (offset, bytes) = ((number - 1) * length, &vec![7; length as usize]);
+                let append = crate::Append { op, previous, stable: crate::tests::op(0), data_index: 0, offset, bytes };
+                store.chunk_mut(stripe_id(stripe)).expect("here").append(&append)
+            };
+            let each = CHUNK_BYTES.min(length * 300) / length;
+            let store = &mut kept.stripe.stores[participant];
+            let (mut stripe, mut number, mut held) = (2, 0, 0);
+            let refusal = loop {
+                if number == 0 {
+                    store.open(&others(stripe)).expect("room");
+                }
+                number += 1;
+                if let Err(refusal) = append_to(store, stripe, number) {
+                    break refusal;
+                }
+                held += 1;
+                if number == each {
+                    (stripe, number) = (stripe + 1, 0);
+                }
+            };
+            assert_eq!(refusal, Refusal::OutOfMemory);
+            let size = (40 + if participant == 2 { length as usize } else { 0 }).next_multiple_of(8);
+            assert!(held * size > KEPT_OPS_BYTES_MIN * 3 / 4, "{held} of {size} bytes");
+            let before: Vec<_> = (2..=stripe).map(|stripe| report_of(store, stripe)).collect();
+            let rested = kept.seen(participant);
+            kept.restart(participant);
+            assert_eq!(kept.seen(participant), rested);
+            let store = &mut kept.stripe.stores[participant];
+            let after: Vec<_> = (2..=stripe).map(|stripe| report_of(store, stripe)).collect();
+            assert!(before == after && after.iter().all(|report| !report.damaged));
+        }
+    }
+
+    /// One rests, in front of all that is not needed any more.
+    #[test]
+    fn appends_are_taken_again_once_what_filled_the_log_is_stable() {
+        let mut kept = Kept::open(2, 1);
+        kept.stripe.append(0, &[1; 2_000], 0);
+        let rested = kept.seen(2);
+        let other = description_of(2, kept.stripe.shape, CHUNK_BYTES);
+        let store = &mut kept.stripe.stores[2];
+        let append_to = |store: &mut ChunkStore, stripe: u64, stable: u32| {
+            let mut chunk = store.chunk_mut(stripe_id(stripe)).expect("here");
+            let last = chunk.state().expect("intact").last.0;
+            let (next, offset) = (op(last + 1), last * 1_000);
+            let append = crate::Append {
+                op: next,
+                previous: op(last),
+                stable: op(stable),
+                data_index: 0,
+                offset,
+                bytes: &[3; 1_000],
+            };
+            chunk.append(&append)
+        };
+        let mut full = 2;
+        loop {
+            store.open(&ChunkDescription { stripe: stripe_id(full), ..other.clone() }).expect("room");
+            if (0..7).any(|_| append_to(store, full, 0).is_err()) {
+                break;
+            }
+            full += 1;
+        }
+        for stripe in 2..full {
+            store.chunk_mut(stripe_id(stripe)).expect("here").stable(op(7)).expect("it holds it");
+        }
+        store.open(&ChunkDescription { stripe: stripe_id(full + 1), ..other }).expect("room");
+        let tries = (0..20).take_while(|_| append_to(store, full + 1, 0).is_err()).count();
+        assert!(tries < 3, "{tries}");
+        for number in 1..7 {
+            append_to(store, full + 1, number).expect("room");
+        }
+        kept.restart(2);
+        assert_eq!(kept.seen(2), rested);
     }
 
     /// Its owner says that an operation is stable with the next one only, and there may be none for a long time.
@@ -320,15 +400,16 @@ mod tests {
         let other = description_of(0, kept.stripe.shape, CHUNK_BYTES);
         let store = &mut kept.stripe.stores[0];
         store.chunk_mut(stripe_id(1)).expect("here").stable(op(2)).expect("it holds it");
-        for stripe in 2..22 {
+        let is_full = (2..22).any(|stripe| {
             store.open(&ChunkDescription { stripe: stripe_id(stripe), ..other.clone() }).expect("room");
-            for number in 1..=400 {
+            (1..=400).any(|number| {
                 let (offset, previous) = (number - 1, op(number - 1));
                 let append =
                     crate::Append { op: op(number), previous, stable: op(0), data_index: 0, offset, bytes: &[4] };
-                store.chunk_mut(stripe_id(stripe)).expect("here").append(&append).expect("room");
-            }
-        }
+                store.chunk_mut(stripe_id(stripe)).expect("here").append(&append).is_err()
+            })
+        });
+        assert!(is_full);
         let before = kept.seen(0);
         kept.restart(0);
         assert!(!damaged(&kept, 0));
@@ -338,7 +419,7 @@ mod tests {
     /// Its owner waits for another member, and nothing becomes stable: more than an eighth of the log is needed, and behind it
     /// is what nobody needs.
     #[test]
-    fn what_is_needed_goes_only_when_all_of_the_log_is() {
+    fn what_is_needed_stays_whatever_lies_before_and_behind_it() {
         let mut kept = Kept::open(3, 1);
         for number in 0..6 {
             kept.stripe.append(number % 3, &[number + 1; 3_900], 0);
