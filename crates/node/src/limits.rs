@@ -53,6 +53,10 @@ pub const GIVE_SESSIONS_MAX: usize = 4096;
 /// Microseconds after which an order that still misses something has failed: its owner orders again, from others.
 pub const REBUILD_US_MAX: u64 = 5_000_000;
 
+/// Between two looks whether a file system that was full has room again, in microseconds: owners ask as often what is in
+/// use.
+pub const PAGES_ASK_US: u64 = 1_000_000;
+
 /// Longest promise to an owner, in microseconds: so long may a partition be without one after its owner died.
 pub const LEASE_US_MAX: u64 = 10_000_000;
 

@@ -20,7 +20,7 @@ use shorttail_wire::node::{
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
 use crate::giver::{Found, Giver, Wanted};
-use crate::limits::SESSIONS_MAX;
+use crate::limits::{PAGES_ASK_US, SESSIONS_MAX};
 use crate::rebuild::{Content, PeerId, Rebuilds, Rebuilt};
 use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
 use crate::requests::Holdings;
@@ -44,6 +44,8 @@ pub struct Node {
     superseded: VecDeque<u64>,
     rebuilding: Rebuilding,
     scrubber: Scrubber,
+    /// When a file system that was full is asked again, in microseconds.
+    pages_due_us: Option<u64>,
     /// Sessions that have output although nothing came from them in this turn.
     written: Vec<u64>,
     /// Where owners on this machine find its memory.
@@ -106,6 +108,7 @@ impl Node {
         Node {
             rebuilding: Rebuilding::Here(Box::new(Rebuilds::new(config.clone()))),
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
+            pages_due_us: None,
             written: Vec::new(),
             near: None,
             rings: None,
@@ -192,6 +195,7 @@ impl Node {
         let ended = self.rebuilding.here().map(|rebuilds| rebuilds.advance(now.mono_us));
         ended.into_iter().flatten().for_each(|rebuilt| self.settle(rebuilt));
         self.scrub(now);
+        self.ask_for_pages(now);
         for id in self.unacknowledged.drain(..) {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.write_acks();
@@ -220,7 +224,7 @@ impl Node {
             Rebuilding::Here(rebuilds) => rebuilds.deadline_us(),
             Rebuilding::Elsewhere(_) => None,
         };
-        [rebuild_us, scrub_us].into_iter().flatten().min()
+        [rebuild_us, scrub_us, self.pages_due_us].into_iter().flatten().min()
     }
 
     /// A session to which a turn wrote although nothing came from it.
@@ -359,6 +363,25 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// A file system that was full may have room again.
+    fn ask_for_pages(&mut self, now: Now) {
+        let store = &mut self.holdings.store;
+        let is_due = self.pages_due_us.is_some_and(|due_us| due_us <= now.mono_us);
+        if is_due {
+            store.ask_for_pages();
+        }
+        self.pages_due_us = match self.pages_due_us.filter(|_| !is_due) {
+            _ if !store.is_short_of_pages() => None,
+            None => Some(now.mono_us + PAGES_ASK_US),
+            waits => waits,
+        };
+    }
+
+    /// Is the file system of its memory full, so that it takes fewer chunks than its budget allows?
+    pub fn is_short_of_pages(&self) -> bool {
+        self.holdings.store.is_short_of_pages()
     }
 
     /// Chunks and raw operations, in bytes.

@@ -1,5 +1,5 @@
 //! Chunks that are rebuilt while the file system of the node's memory is full: the order fails for want of room, nothing
-//! else does, and no memory is lost.
+//! else does, no memory is lost, and the node tells that it has none.
 //!
 //! Each test is run by a process that has a small file system in memory for itself, in a namespace of its own.
 
@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use shorttail_codes::Code;
+use shorttail_node::limits::PAGES_ASK_US;
 use shorttail_node::{Node, NodeConfig};
 use shorttail_store::piece::seal_piece;
 use shorttail_store::{BootId, MemoryFile, NearReader, NearWriter, RoomsView};
@@ -243,5 +244,62 @@ fn refuses_what_there_is_no_room_for(way: Way, place: &Path) {
 fn what_is_rebuilt_on_a_full_file_system_is_refused_and_costs_nothing() {
     with_a_small_file_system("what_is_rebuilt_on_a_full_file_system_is_refused_and_costs_nothing", |place| {
         [Way::Made, Way::Taken, Way::Called].into_iter().for_each(|way| refuses_what_there_is_no_room_for(way, place));
+    });
+}
+
+/// What is told is what owners choose nodes by.
+fn tells_what_there_is(place: &Path) {
+    let mut scene = Scene::new(Way::Called, place);
+    let room = |scene: &Scene| {
+        let node = &scene.cluster.nodes[TARGET];
+        node.check_invariants();
+        assert_eq!(node.chunk_room_bytes() + node.chunk_taken_bytes(), 15 * BLOCK_BYTES);
+        node.chunk_room_bytes()
+    };
+    assert_eq!(room(&scene), 15 * BLOCK_BYTES);
+    scene.ballast.leave(BLOCK_PAGES);
+    assert_eq!(scene.rebuild(11), Ok(()));
+    assert_eq!(room(&scene), 14 * BLOCK_BYTES, "nobody knows yet");
+    assert_eq!(scene.rebuild(12), Err(Refusal::OutOfMemory));
+    assert!(scene.cluster.nodes[TARGET].is_short_of_pages());
+    assert_eq!(room(&scene), 0);
+    let (up_to, partition) = (Configuration::END, PartitionId(2));
+    scene.cluster.tell(TARGET, &NodeRequest::Free { first: id(11), count: 1, partition, epoch: Epoch(3), up_to });
+    assert_eq!(room(&scene), BLOCK_BYTES, "its pages are there");
+    assert_eq!(scene.rebuild(13), Ok(()));
+    assert_eq!(room(&scene), 0);
+    let turn = |scene: &mut Scene, mono_us| {
+        scene.cluster.nodes[TARGET].end_turn(Now { mono_us, ..Now::default() });
+        (room(scene), scene.cluster.nodes[TARGET].poll_deadline())
+    };
+    assert_eq!(turn(&mut scene, 5), (0, Some(5 + PAGES_ASK_US)));
+    assert_eq!(turn(&mut scene, 5 + PAGES_ASK_US), (0, Some(5 + 2 * PAGES_ASK_US)), "it is full");
+    scene.ballast.leave(4 * BLOCK_PAGES);
+    assert_eq!(turn(&mut scene, 4 + 2 * PAGES_ASK_US), (0, Some(5 + 2 * PAGES_ASK_US)));
+    assert_eq!(turn(&mut scene, 5 + 2 * PAGES_ASK_US), (14 * BLOCK_BYTES, None));
+    assert_eq!(scene.rebuild(12), Ok(()));
+    [12, 13].into_iter().for_each(|stripe| scene.assert_holds(stripe));
+}
+
+#[test]
+fn a_node_whose_file_system_is_full_has_no_room_until_it_is_not() {
+    with_a_small_file_system("a_node_whose_file_system_is_full_has_no_room_until_it_is_not", tells_what_there_is);
+}
+
+#[test]
+fn what_a_file_system_lacks_is_known_beforehand() {
+    with_a_small_file_system("what_a_file_system_lacks_is_known_beforehand", |place| {
+        let options = File::options().read(true).write(true).create(true).truncate(false).open(place.join("memory"));
+        let memory = MemoryFile::take(options.expect("made"), BootId::default(), 1, 1 << 20).expect("there is room");
+        assert_eq!(memory.lacking_bytes().expect("told"), 0);
+        let ballast = Ballast(place.join("ballast"));
+        let lacks = |pages| {
+            ballast.leave(pages);
+            memory.lacking_bytes().expect("told")
+        };
+        let file_bytes = place.join("memory").metadata().expect("a file").len();
+        assert_eq!(lacks(3), file_bytes - PAGE_BYTES - 3 * PAGE_BYTES, "its first page is there");
+        assert_eq!(lacks(file_bytes / PAGE_BYTES - 2), PAGE_BYTES);
+        assert_eq!(lacks(file_bytes / PAGE_BYTES - 1), 0);
     });
 }

@@ -78,6 +78,8 @@ pub struct Arena {
     block_count: usize,
     lists: [Vec<u32>; LIST_COUNT],
     used_units: usize,
+    /// Last time there was no memory for a block that had no pages.
+    is_short: bool,
 }
 
 impl Arena {
@@ -109,6 +111,7 @@ impl Arena {
             block_count,
             lists: [const { Vec::new() }; LIST_COUNT],
             used_units: 0,
+            is_short: false,
         }
     }
 
@@ -173,12 +176,27 @@ impl Arena {
         self.block_count * BLOCK_BYTES
     }
 
-    /// Bytes that runs of `units` units would find now, at least.
+    /// Bytes that runs of `units` units would find now, at least. Blocks without pages do not count while there is no
+    /// memory for them.
     pub fn free_bytes_for(&self, units: usize) -> usize {
         let fitting = |run: usize| run / units * units;
-        let free_blocks = self.block_count - self.blocks.len() + self.lists[RELEASED].len();
+        let without_pages = self.block_count - self.blocks.len() + self.lists[RELEASED].len();
+        let free_blocks = if self.is_short { 0 } else { without_pages };
         let partial: usize = (units..=RESIDENT).map(|run| self.lists[run].len() * fitting(run)).sum();
         (free_blocks * fitting(BLOCK_UNITS) + partial) * UNIT_BYTES
+    }
+
+    /// Was there no memory for a block, the last time that one was to get pages?
+    pub fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// If so, the block that would be used next is to get them now; it keeps them.
+    pub fn ask_for_pages(&mut self) {
+        let next = self.lists[RELEASED].last().map_or(self.blocks.len(), |&block| block as usize);
+        if self.is_short && (next == self.block_count || self.has_memory(next)) {
+            self.is_short = false;
+        }
     }
 
     /// Zeroed memory of `units` neighbouring units, or `None` when no block has such a run.
@@ -307,8 +325,9 @@ impl Arena {
     }
 
     /// May a block be written to that the kernel has no pages for yet?
-    fn has_memory(&self, block: usize) -> bool {
-        self.memory.reserve(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES).is_ok()
+    fn has_memory(&mut self, block: usize) -> bool {
+        self.is_short = self.memory.reserve(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES).is_err();
+        !self.is_short
     }
 
     fn zero_dirty(&mut self, allocation: &Allocation) {

@@ -362,9 +362,21 @@ impl ChunkStore {
     }
 
     /// What is left of [`Self::chunk_limit_bytes`] for chunks as large as those that were opened so far, in bytes:
-    /// neither crumbs between smaller ones, nor what raw operations took beyond their part.
+    /// neither crumbs between smaller ones, nor what raw operations took beyond their part, nor what a full file system
+    /// lacks.
     pub fn chunk_free_bytes(&self) -> usize {
         self.arena.free_bytes_for(self.opened_units).min(self.budget.free_bytes())
+    }
+
+    /// Was there no memory for a chunk although the budget has it, as the file system is full? Then only what is there
+    /// counts as free.
+    pub fn is_short_of_pages(&self) -> bool {
+        self.arena.is_short()
+    }
+
+    /// If so, there may be some again.
+    pub fn ask_for_pages(&mut self) {
+        self.arena.ask_for_pages();
     }
 
     /// Keeps memory for appends that are accepted before they are here: `bytes`, or less; answers how much. It is part of

@@ -33,7 +33,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -155,6 +155,17 @@ impl MemoryFile {
     /// Whose memory it holds; `None`: nobody's.
     pub fn identity(&self) -> Option<MemoryIdentity> {
         self.identity
+    }
+
+    /// Bytes that its file system lacks for all of it; none also if that does not tell how large it is.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn lacking_bytes(&self) -> io::Result<u64> {
+        let system = rustix::fs::fstatvfs(&self.file)?;
+        let free_bytes = if system.f_blocks == 0 { u64::MAX } else { system.f_bavail.saturating_mul(system.f_frsize) };
+        let held_bytes = self.file.metadata()?.blocks() * 512;
+        Ok(self.length().saturating_sub(held_bytes).saturating_sub(free_bytes))
     }
 
     /// From now on it is this node's memory. Everything else that is to be found in it must have been written.

@@ -35,6 +35,9 @@ const GREETING_BYTES_MAX: usize = 4096;
 /// Microseconds within which one that connected has sent its greeting: much longer than that takes.
 const GREETING_US_MAX: u64 = 5_000_000;
 
+/// Microseconds between two lines that say that the file system is full.
+const FULL_TOLD_US: u64 = 600_000_000;
+
 /// Chunks copied for other nodes in one turn: some twenty microseconds, which requests then wait.
 const COPIES_TURN_MAX: usize = 2;
 
@@ -75,6 +78,8 @@ pub struct Core {
     unread: Vec<usize>,
     touched: Vec<usize>,
     scratch: Vec<u8>,
+    /// When it was told last that the file system is full, in microseconds.
+    full_told_us: Option<u64>,
     /// Only in nodes that obey orders to be faulty.
     chaos: Option<CoreChaos>,
     is_stopped: bool,
@@ -109,6 +114,7 @@ impl Core {
             unread: Vec::new(),
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
+            full_told_us: None,
             chaos: None,
             is_stopped: false,
         })
@@ -286,6 +292,14 @@ impl Core {
         }
     }
 
+    fn tell_if_full(&mut self, now_us: u64) {
+        let is_told = self.full_told_us.is_some_and(|told_us| now_us < told_us + FULL_TOLD_US);
+        if self.node.is_short_of_pages() && !is_told {
+            self.full_told_us = Some(now_us);
+            tracing::warn!("the file system of --memory-file is full: no more chunks are taken than it has room for");
+        }
+    }
+
     fn obey(&mut self, order: CoreOrder) {
         let Some(chaos) = &mut self.chaos else { return order.refuse() };
         let now = self.clock.now();
@@ -398,6 +412,7 @@ impl Core {
             self.end_session(session as usize, "replaced by a newer session, or too far behind");
         }
         self.serve_background();
+        self.tell_if_full(now.mono_us);
         let stats = self.node.stats();
         self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
         self.gauges.room_bytes.store(self.node.chunk_room_bytes(), Ordering::Relaxed);

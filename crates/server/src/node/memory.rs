@@ -40,6 +40,14 @@ impl Memory {
             tracing::warn!("the machine was started since {shown} was written: it is wiped");
             memory.wipe()?;
         }
+        match memory.file.lacking_bytes() {
+            Ok(0) => {}
+            Ok(lacking_bytes) => tracing::warn!(
+                lacking_bytes,
+                "the file system of {shown} has less than --memory takes: once it is full, no more chunks are taken"
+            ),
+            Err(error) => tracing::warn!(%error, "the file system of {shown} does not tell what is free"),
+        }
         Ok(memory)
     }
 
