@@ -280,6 +280,7 @@ impl Coordinator {
         if !status.nodes.iter().all(NodeSeen::is_well_formed) {
             return self.close(now, connection);
         }
+        self.await_gateways(now);
         self.handle_standings(now, id, &status.standings);
         self.note_serving(now, &status.nodes);
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");

@@ -127,7 +127,7 @@ pub struct GatewayMember {
     pub status: GatewayStatus,
     /// It was told since this connection came.
     pub has_told: bool,
-    /// It was gone when another one came and none was alive: it may have been out of sight as they all were.
+    /// It was gone when another one was heard and none had been: it may have been out of sight as they all were.
     pub is_missed: bool,
     /// Nodes that were given up with what they held since the status was told.
     pub untold_losses: usize,

@@ -262,9 +262,7 @@ impl Coordinator {
             self.durable.gateway_id_next = id.wrapping_add(1);
             self.persist();
         }
-        if self.alive_gateways().next().is_none() {
-            self.await_gateways(now);
-        }
+        self.await_gateways(now);
         if let Some(old) = self.gateways.get(&id).and_then(|gateway| gateway.presence.connection) {
             self.close(now, old);
         }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shorttail_units::{Epoch, Incarnation, NodeId, Now};
-use shorttail_wire::control::{FromCoordinator, Standing, TenureEntry, TenureState, Terms, Voter};
+use shorttail_wire::control::{FromCoordinator, NodeState, Standing, TenureEntry, TenureState, Terms, Voter};
 
 use crate::coordinator::{ConnectionId, Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
@@ -40,7 +40,7 @@ pub(crate) struct Tenures {
     pub hand_over: Option<HandOver>,
     /// When the first gateway came while some partition was never owned.
     gathering_since_us: Option<u64>,
-    /// When the first of all gateways came that were out of sight.
+    /// When the first of all gateways was heard that were out of sight.
     returning_since_us: Option<u64>,
     /// Gateways whose terms changed since they were told.
     pub to_tell: BTreeSet<u16>,
@@ -425,11 +425,13 @@ impl Coordinator {
     /// Tenures whose partitions are to be dealt again.
     fn ended_tenures(&self, now: Now) -> Vec<u32> {
         let may_return = now.mono_us < self.return_until_us() && !self.are_as_many_here();
+        // If nobody was lately it may be this coordinator that is cut off, and others are only not dead yet.
+        let is_any_heard = self.is_any_gateway_heard();
         let is_ended = |epoch: &u32, tenure: &DurableTenure| {
             let state = self.standing_of(*epoch).map(|standing| standing.state);
             let left = matches!(state, Some(TenureState::LetGo | TenureState::Ended));
             let was_seen = self.gateways.get(&tenure.gateway).is_some_and(|member| !member.is_missed);
-            let is_gone = !self.is_owner_alive(tenure) && (was_seen || !may_return);
+            let is_gone = is_any_heard && !self.is_owner_alive(tenure) && (was_seen || !may_return);
             left || is_gone || self.is_out_of_reach(*epoch, tenure, now)
         };
         self.durable.tenures.iter().filter(|(epoch, tenure)| is_ended(epoch, tenure)).map(|(&epoch, _)| epoch).collect()
@@ -443,11 +445,20 @@ impl Coordinator {
         self.alive_gateways().count() >= owners.len().max(usize::from(self.settings.gateway_count_expected))
     }
 
-    /// The first gateway comes while none is alive: it was this coordinator that was gone, or out of sight, and the others will
+    /// A gateway is heard. If none was lately it was this coordinator that was gone, or out of sight, and those that are dead will
     /// follow.
     pub(crate) fn await_gateways(&mut self, now: Now) {
+        if self.is_any_gateway_heard() {
+            return;
+        }
         self.tenures.returning_since_us = Some(now.mono_us);
-        self.gateways.values_mut().for_each(|member| member.is_missed = true);
+        let dead = self.gateways.values_mut().filter(|member| !member.presence.is_alive());
+        dead.for_each(|member| member.is_missed = true);
+    }
+
+    /// Was one heard in the last two heartbeats?
+    fn is_any_gateway_heard(&self) -> bool {
+        self.gateways.values().any(|member| member.presence.state == NodeState::Normal)
     }
 
     /// Until when gateways may come back that were not heard of since this coordinator began, or since all were out of sight.
