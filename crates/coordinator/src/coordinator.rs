@@ -138,8 +138,8 @@ impl Coordinator {
                 // Owners may not have heard of that, or told the coordinator before alone.
                 given_up_us: (node.retired_through > node.rebuilt_through).then_some(now.mono_us),
                 reached_since_us: None,
-                // The life before may have ended a moment ago.
-                is_met: node.retired_through == 0 || node.incarnation <= node.retired_through,
+                // The life before may have ended a moment ago, unless what it had is rebuilt.
+                is_met: node.retired_through <= node.rebuilt_through || node.incarnation <= node.retired_through,
             };
             (id, member)
         });

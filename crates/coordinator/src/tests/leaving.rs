@@ -640,6 +640,19 @@ fn what_was_rebuilt_before_a_coordinator_began_does_not_count() {
     (2..4).for_each(|id| _ = cluster.remove(id, true).expect("the code survives two"));
 }
 
+/// They were there again long ago.
+#[test]
+fn lives_that_followed_what_was_rebuilt_count_for_nothing_when_a_coordinator_begins() {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    cluster.return_empty(0..2, 2);
+    cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 0);
+    cluster.reaches(0..9, 0);
+    let mut cluster = cluster.begin_anew();
+    cluster.counts(&[], 0);
+    cluster.remove(2, true).expect("they lack none");
+}
+
 #[test]
 fn a_coordinator_that_begins_does_not_know_who_was_met() {
     let mut cluster = Cluster::new(9);
