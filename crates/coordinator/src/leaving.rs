@@ -214,11 +214,17 @@ impl Coordinator {
         }
         match lost {
             false if is_alive && !(self.is_draining(id) && is_empty) => {
-                let held = chunk_count(self.chunks_held(id));
+                let count = self.chunks_held(id);
+                let held = chunk_count(count);
                 if let Some(remains) = self.remains_problem(id).filter(|_| self.is_draining(id)) {
                     return Err(format!("node {id} is not empty: {remains}"));
                 }
                 return Err(match self.is_draining(id) {
+                    true if count == 0 => {
+                        format!(
+                            "node {id} is being drained, and owners have not counted it yet: wait until it is drained"
+                        )
+                    }
                     true => format!("node {id} is being drained and still holds {held}: wait until it is drained"),
                     false => format!(
                         "node {id} holds {held}: `shorttail drain node {id}` empties it; --lost gives them up at once"

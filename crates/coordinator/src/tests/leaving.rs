@@ -432,6 +432,9 @@ fn a_node_that_still_drains_is_to_be_waited_for() {
     cluster.reports(3, 1, 1 << 16);
     let wait = cluster.remove(3, false).expect_err("it holds a chunk");
     assert_eq!(wait, "node 3 is being drained and still holds 1 chunk: wait until it is drained");
+    cluster.reports(3, 0, 0);
+    let wait = cluster.remove(3, false).expect_err("its owner may put something there");
+    assert_eq!(wait, "node 3 is being drained, and owners have not counted it yet: wait until it is drained");
 }
 
 impl Cluster {
