@@ -342,7 +342,7 @@ impl Coordinator {
         if loads.is_empty() || voters.len() <= self.settings.code.tolerance() {
             return;
         }
-        let ended: Vec<u32> = self.ended_tenures(now);
+        let mut ended: Vec<u32> = self.ended_tenures(now);
         let planned = self.take_plan_of(&ended);
         let mut loose = Vec::new();
         for epoch in &ended {
@@ -358,7 +358,13 @@ impl Coordinator {
         if self.is_gathered(now) {
             loose.extend(self.unowned().into_iter().map(|partition| Loose { partition, owner: None }));
         }
-        if loose.is_empty() && planned.is_none() || self.durable.epoch > Epoch::MAX.0 - loads.len() as u32 {
+        let mut dealt = deal(&loose, &loads);
+        if self.durable.epoch > Epoch::MAX.0 - dealt.len() as u32 {
+            // What is planned has its epochs.
+            dealt.clear();
+            ended.retain(|epoch| planned.as_ref().is_some_and(|plan| plan.epoch == *epoch));
+        }
+        if dealt.is_empty() && planned.is_none() {
             return;
         }
         for &epoch in &ended {
@@ -372,11 +378,9 @@ impl Coordinator {
         for (epoch, heir) in planned.into_iter().flat_map(|plan| plan.heirs) {
             self.begin_tenure(epoch, heir.gateway, heir.partitions, &predecessors, voters.clone());
         }
-        if !loose.is_empty() {
-            for (gateway, partitions) in deal(&loose, &loads) {
-                self.durable.epoch += 1;
-                self.begin_tenure(self.durable.epoch, gateway, partitions, &predecessors, voters.clone());
-            }
+        for (gateway, partitions) in dealt {
+            self.durable.epoch += 1;
+            self.begin_tenure(self.durable.epoch, gateway, partitions, &predecessors, voters.clone());
         }
         self.persist();
         self.mark_view_changed();

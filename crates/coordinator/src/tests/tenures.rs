@@ -691,6 +691,30 @@ fn epochs_that_run_short_are_told() {
     assert!(problem(Epoch::MAX.0).is_some());
 }
 
+/// What has an owner that is gone needs new ones, of which there are none.
+#[test]
+fn what_is_planned_has_its_epochs_though_none_is_left() {
+    for dies in [false, true] {
+        let mut stage = Stage::new(3, 12);
+        let [gone, old, new] = [stage.join(), stage.join(), stage.join()];
+        stage.serve();
+        stage.die(gone);
+        let last = Standing { epoch: Epoch(Epoch::MAX.0 - 1), proven_by: 0, state: TenureState::Ended };
+        stage.gateways.get_mut(&new).expect("known").standings = [(last.epoch.0, last)].into();
+        stage.beat();
+        stage.serve();
+        assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4), (4, old, 2), (5, new, 2)]);
+        stage.scene.handle(Input::Order { ticket: 5, member: old, order: control::Order::Drain });
+        assert_eq!(stage.to_come(new), [Epoch::MAX.0]);
+        stage.prepare();
+        match dies {
+            false => stage.report(|epoch| if epoch == 2 { TenureState::LetGo } else { TenureState::Serving }),
+            true => stage.die(old),
+        }
+        assert_eq!(stage.owners(), [(3, new, 4), (4, old, 2), (5, new, 2), (Epoch::MAX.0, new, 4)], "{dies}");
+    }
+}
+
 #[test]
 fn voters_change_in_two_steps() {
     let mut stage = Stage::new(1, 4);
