@@ -47,8 +47,9 @@ pub enum Input {
     Closed {
         connection: ConnectionId,
     },
-    /// A member is to do something for the operator; answered by [`Output::Answer`] with the same ticket. Orders to be
-    /// faulty are for nodes, those about policies for gateways; to drain a gateway is the coordinator's own work.
+    /// Something is to be done for the operator; answered by [`Output::Answer`] with the same ticket. Orders to be faulty are
+    /// for nodes, those about policies for gateways; to drain either, to take a node out and to acknowledge losses is the
+    /// coordinator's own work.
     Order {
         ticket: u64,
         member: u16,

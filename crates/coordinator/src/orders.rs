@@ -1,14 +1,14 @@
 //! Orders of the operator: to be faulty on purpose, passed on to nodes that allow it; changes of policy, passed on to
-//! gateways; and what came of them.
+//! gateways; to drain a member, to take a node out and to acknowledge losses, done here; and what came of them.
 //!
 //! ```text
 //! driver --Input::Order(ticket)--> check --Send--> member --Obeyed--> Output::Answer(ticket)
 //!                                    |                '--gone, or late--^
-//!                                    '--no------------------------------^
+//!                                    '--no, or done here----------------^
 //! ```
 //!
-//! Every order is answered exactly once. Nothing of it is kept: which faults a node has, and which policies a
-//! gateway, it says itself.
+//! Every order is answered exactly once. Of one that is passed on nothing is kept: which faults a node has, and which policies
+//! a gateway, it says itself.
 
 use shorttail_units::Now;
 use shorttail_wire::control::{FromCoordinator, Order, PolicyOrder};
