@@ -10,6 +10,7 @@
 mod at_hand;
 pub(crate) mod backoff;
 mod client;
+mod lives;
 mod look_up;
 mod role;
 mod search;
@@ -17,8 +18,6 @@ mod silence;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
-
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use shorttail_units::{Epoch, Incarnation, NodeId};
 use shorttail_wire::control::{
@@ -28,6 +27,7 @@ use shorttail_wire::control::{
 };
 
 pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
+pub use lives::{fresh_incarnation, fresh_life};
 pub use role::{GatewayRole, NodeRole, Role, hurries};
 
 use crate::config::{Address, GatewayConfig, GatewayMembership, NodeConfig, NodeMembership, StaticCluster};
@@ -37,14 +37,6 @@ use stream::ControlStream;
 pub type NodeControl = ControlClient<NodeRole>;
 /// The control client of a gateway.
 pub type GatewayControl = ControlClient<GatewayRole>;
-
-/// An incarnation that no earlier life of this node had: microseconds of the wall clock.
-///
-/// Should the clock have gone backwards, the coordinator refuses with `Retired` and names a number to exceed.
-pub fn fresh_incarnation() -> Incarnation {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Incarnation(u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1))
-}
 
 /// Says in the log why a member is not let in at present, and what to do.
 pub fn log_not_let_in(refusal: &Refusal) {
@@ -100,8 +92,14 @@ pub struct GatewayAddresses {
     pub forward: Option<String>,
 }
 
-/// Begins a gateway's membership.
-pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: Wake, obey: Obey) -> GatewayControl {
+/// Begins a gateway's membership, as this process.
+pub fn start_gateway(
+    config: &GatewayConfig,
+    listening: GatewayAddresses,
+    life: u64,
+    wake: Wake,
+    obey: Obey,
+) -> GatewayControl {
     let addresses = match &config.membership {
         GatewayMembership::Static(cluster) => {
             let (view, terms) = static_view(cluster);
@@ -113,8 +111,7 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
     let registration = GatewayRegistration {
         protocol_version: CONTROL_PROTOCOL_VERSION,
         pid: std::process::id(),
-        // Processes of one number begin at different times.
-        life: fresh_incarnation().0,
+        life,
         forward: listening.forward,
         memcached: listening.memcached,
         redis: listening.redis,

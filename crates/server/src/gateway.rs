@@ -52,7 +52,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull, warn_of_fixed};
-use crate::control::{ControlEvent, GatewayAddresses, Obeyed, hurries, log_not_let_in, start_gateway};
+use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, hurries, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
@@ -190,8 +190,9 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             Obeyed { outcome, chaos: ChaosStatus::default() }
         })
     };
+    let life = fresh_life().context("cannot draw a name for this process")?;
     let main = std::thread::current();
-    let control = start_gateway(&config, addresses, Box::new(move || main.unpark()), obey);
+    let control = start_gateway(&config, addresses, life, Box::new(move || main.unpark()), obey);
     let window = Window::default();
     if let Some(admin) = admin {
         admin.serve_gateway(window.clone())?;

@@ -11,5 +11,6 @@ mod near;
 pub mod net;
 pub mod node;
 pub mod panics;
+mod random;
 mod scheduling;
 pub mod single;

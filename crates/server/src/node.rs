@@ -131,7 +131,8 @@ fn register(
         })
     };
     let start = |incarnation, session| start_node(config, listening, incarnation, session, Box::new(|| {}), obey());
-    let Some(memory) = memory else { return Ok(register_anew(|incarnation| start(incarnation, None))?) };
+    let register_anew = || register_anew(|incarnation| start(incarnation, None));
+    let Some(memory) = memory else { return register_anew() };
     if let Some(found) = memory.identity() {
         let control = start(found.incarnation, memory.session());
         match control.registered() {
@@ -147,7 +148,7 @@ fn register(
             Err(error) => return Err(error.into()),
         }
     }
-    let (control, welcome, incarnation) = register_anew(|incarnation| start(incarnation, None))?;
+    let (control, welcome, incarnation) = register_anew()?;
     let NodeSession { cluster_id, node_id } = welcome.session;
     memory.begin(MemoryIdentity { cluster: cluster_id, node: node_id, incarnation })?;
     Ok((control, welcome, incarnation))
@@ -156,8 +157,8 @@ fn register(
 /// As a life that none follows. Where the clock went back an earlier one has a higher number: then as the next after it.
 fn register_anew(
     start: impl Fn(Incarnation) -> NodeControl,
-) -> Result<(NodeControl, NodeWelcome, Incarnation), ControlError> {
-    let mut incarnation = fresh_incarnation();
+) -> anyhow::Result<(NodeControl, NodeWelcome, Incarnation)> {
+    let mut incarnation = fresh_incarnation().context("cannot draw a name for this life")?;
     let mut control = start(incarnation);
     if let Err(ControlError::Refused(Refusal::Retired { retired_through })) = control.registered() {
         incarnation = incarnation.max(Incarnation(retired_through.saturating_add(1)));
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn a_node_whose_clock_went_back_is_let_in() {
         let running = RunningCoordinator::start(None);
-        let before = fresh_incarnation().0 + 3_600_000_000;
+        let before = fresh_incarnation().expect("random").0 + (1 << 42);
         tests::node(&running.control, 3, before).0.registered().expect("let in");
         let start = |incarnation: Incarnation| tests::node(&running.control, 3, incarnation.0).0;
         let (_control, _, incarnation) = register_anew(start).expect("let in");

@@ -1,12 +1,11 @@
 //! What this coordinator does when it begins to lead, or another one does.
 
-use std::io::Read;
-
 use anyhow::Context;
 use shorttail_coordinator::DurableChoice;
 use shorttail_coordinator::candidate::{News, State};
 
 use super::Server;
+use crate::random::random_u64;
 
 impl Server {
     pub(super) fn leads(&self) -> bool {
@@ -110,11 +109,4 @@ impl Server {
         }
         has_reigned
     }
-}
-
-/// From the system's generator.
-fn random_u64() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_le_bytes(bytes))
 }

@@ -165,7 +165,8 @@ fn gateway_of(addresses: Addresses) -> (GatewayControl, Events) {
     let addresses = GatewayAddresses { memcached: Some("127.0.0.1:11211".into()), ..GatewayAddresses::default() };
     let (wake, events) = wake();
     let obey = |order| control::Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };
-    (control::start_gateway(&config, addresses, wake, Box::new(obey)), events)
+    let life = control::fresh_life().expect("random");
+    (control::start_gateway(&config, addresses, life, wake, Box::new(obey)), events)
 }
 
 fn state_of(view: &View, id: u16) -> Option<NodeState> {

@@ -48,7 +48,7 @@ pub struct GatewayRegistration {
     /// Stays the first field.
     pub protocol_version: u16,
     pub pid: u32,
-    /// Drawn when the process began: two processes differ.
+    /// A random number, drawn when the process began: two processes differ.
     pub life: u64,
     /// Where other gateways connect: `host:port` or `unix:/path`. A host that is anywhere becomes the one that the
     /// coordinator sees.
