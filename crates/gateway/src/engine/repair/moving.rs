@@ -177,8 +177,11 @@ impl<C: Command> Engine<C> {
     }
 
     /// Chunks of this engine on a node that drains or is away, and those that it had and that are not rebuilt yet;
-    /// `None`: it does neither, it is used although it drains, or it was not counted yet.
+    /// `None`: it does neither, it is used although it drains, or it was not counted yet. An engine that prepares owns nothing.
     pub fn chunks_left(&self, node: NodeId) -> Option<u64> {
+        if self.is_preparing() {
+            return Some(0);
+        }
         let is_used = self.moves.draining.contains(&node) && self.nodes.is_reachable(node) && !self.is_leaving(node);
         self.moves.left.get(&node).copied().filter(|_| !is_used)
     }

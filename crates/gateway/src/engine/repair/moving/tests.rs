@@ -629,6 +629,17 @@ fn what_was_counted_of_a_node_says_nothing_when_it_goes_or_comes() {
     assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
 }
 
+/// The present owner counts what is there, and the engine once it has followed it.
+#[test]
+fn an_engine_that_prepares_has_nothing_anywhere() {
+    let mut scene = scene();
+    scene.engine.handle_draining(&[NodeId(5)].into());
+    scene.engine.prepare();
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
+    scene.engine.preparing = None;
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), None, "it has not counted");
+}
+
 /// Whoever is told so takes the node out.
 #[test]
 fn a_node_that_drains_has_what_is_on_its_way_to_it() {
