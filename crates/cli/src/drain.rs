@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use shorttail_server::admin::DrainRequest;
-use shorttail_wire::control::DrainStatus;
+use shorttail_wire::control::{ClusterStatus, DrainStatus};
 
 use crate::admin::{Admin, AdminPort};
 use crate::exit::Failure;
+use crate::lines;
 use crate::output::print;
 
 pub const EXAMPLES: &str = "\
@@ -27,6 +28,8 @@ is meant to be, empty, when processes are started again, until the drain is canc
 const PAUSE: Duration = Duration::from_millis(20);
 /// From when it owns nothing until other gateways know, and what they had sent it is answered: two heartbeats.
 const SETTLE: Duration = Duration::from_secs(1);
+/// Until a gateway has come back to a coordinator that began anew: four times as long as others wait for what it owns.
+const RETURN: Duration = Duration::from_secs(4);
 const NODE_PAUSE: Duration = Duration::from_millis(200);
 /// Nobody waits longer.
 const YEAR_S: u64 = 365 * 24 * 60 * 60;
@@ -79,18 +82,26 @@ fn order(admin: &Admin, request: DrainRequest) -> Result<(), Failure> {
 
 fn drain_gateway(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {
     order(admin, DrainRequest::Gateway(id))?;
+    await_handed_over(|| admin.cluster(), id, within)?;
+    std::thread::sleep(SETTLE);
+    print(&format!("gateway {id} owns nothing\n"))
+}
+
+fn await_handed_over(ask: impl Fn() -> anyhow::Result<ClusterStatus>, id: u16, within: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + within;
+    let mut missed_since = None;
     loop {
-        let status = admin.cluster()?;
-        let Some(gateway) = status.gateways.iter().find(|gateway| gateway.id == id) else {
-            return Err(Failure::Failed(anyhow!("gateway {id} went away meanwhile")));
-        };
-        if gateway.tenures.is_empty() {
-            std::thread::sleep(SETTLE);
-            return print(&format!("gateway {id} owns nothing\n"));
+        let status = look(&ask, deadline, lines::warn)?;
+        match status.gateways.iter().find(|gateway| gateway.id == id) {
+            Some(gateway) if gateway.tenures.is_empty() => return Ok(()),
+            Some(_) => missed_since = None,
+            None if missed_since.get_or_insert_with(Instant::now).elapsed() >= RETURN => {
+                return Err(anyhow!("gateway {id} went away meanwhile"));
+            }
+            None => {}
         }
         if Instant::now() >= deadline {
-            return Err(Failure::Failed(anyhow!("gateway {id} still owns something after {} s", within.as_secs())));
+            return Err(anyhow!("gateway {id} still owns something after {} s", within.as_secs()));
         }
         std::thread::sleep(PAUSE);
     }
@@ -104,7 +115,7 @@ fn drain_node(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {
     let deadline = Instant::now() + within;
     let mut told_at = Instant::now() + TOLD_EVERY;
     loop {
-        let status = admin.cluster()?;
+        let status = look(|| admin.cluster(), deadline, lines::warn)?;
         let drain = status.nodes.iter().find(|node| node.id == id).and_then(|node| node.drain.clone());
         let Some(drain) = drain else {
             return Err(Failure::Failed(anyhow!("node {id} is not being drained any more")));
@@ -126,6 +137,31 @@ fn drain_node(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {
     }
 }
 
+/// The cluster as it is now. While nobody can tell, as when the coordinator begins anew, the drain goes on: so that is said
+/// once, and asked again until `deadline`.
+///
+/// # Errors
+/// What was answered last.
+fn look(
+    ask: impl Fn() -> anyhow::Result<ClusterStatus>,
+    deadline: Instant,
+    say: impl Fn(&str),
+) -> anyhow::Result<ClusterStatus> {
+    let mut is_said = false;
+    loop {
+        match ask() {
+            Err(error) if Instant::now() < deadline => {
+                if !is_said {
+                    say(&format!("shorttail: {error:#}: the drain goes on, and how far it is will be asked again"));
+                }
+                is_said = true;
+                std::thread::sleep(NODE_PAUSE);
+            }
+            told => return told,
+        }
+    }
+}
+
 /// What is left of a drain, how fast it goes, and what it waits for.
 pub fn progress(drain: &DrainStatus, bytes_per_s: u64) -> String {
     let DrainStatus { chunks_left, bytes_left, .. } = drain;
@@ -139,4 +175,47 @@ pub fn progress(drain: &DrainStatus, bytes_per_s: u64) -> String {
         text += &format!("; it waits: {problem}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use shorttail_wire::control::{GatewayStatusEntry, TenureStatusEntry};
+
+    use super::*;
+
+    /// The coordinator does not answer the first times that it is asked.
+    fn looks(failures: u32, within: Duration) -> (bool, Vec<String>) {
+        let (asked, said) = (Cell::new(0), RefCell::new(Vec::new()));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            if asked.get() > failures { Ok(ClusterStatus::default()) } else { Err(anyhow!("no answer")) }
+        };
+        let status = look(ask, Instant::now() + within, |text| said.borrow_mut().push(text.to_owned()));
+        (status.is_ok(), said.into_inner())
+    }
+
+    #[test]
+    fn a_coordinator_that_begins_anew_is_asked_again() {
+        assert_eq!(looks(0, Duration::ZERO), (true, vec![]));
+        let (is_told, said) = looks(2, Duration::from_secs(60));
+        assert!(is_told && said.len() == 1 && said[0].contains("no answer: the drain goes on"), "{said:?}");
+        assert_eq!(looks(1, Duration::ZERO), (false, vec![]), "in vain");
+    }
+
+    #[test]
+    fn a_gateway_that_comes_back_later_than_its_coordinator_did_not_go_away() {
+        let gateway = |tenures| GatewayStatusEntry { id: 2, tenures, ..GatewayStatusEntry::default() };
+        let with = |gateways| Ok(ClusterStatus { gateways, ..ClusterStatus::default() });
+        let looks = Cell::new(0);
+        let ask = || match looks.replace(looks.get() + 1) {
+            0 | 3 => with(vec![gateway(vec![TenureStatusEntry::default()])]),
+            1 => Err(anyhow!("no answer")),
+            2 => with(vec![]),
+            _ => with(vec![gateway(vec![])]),
+        };
+        await_handed_over(ask, 2, Duration::from_secs(60)).expect("it owns nothing in the end");
+        assert_eq!(looks.get(), 5);
+    }
 }
