@@ -24,7 +24,7 @@ pub struct RunDir {
     /// Where memory files of nodes are, if there are any; a directory of this run alone unless the user gave one.
     memory: Option<PathBuf>,
     _memory_dir: Option<(TempDir, File)>,
-    /// A directory that was made for this run and is removed with it if nothing was started.
+    /// Held while this run lives: the next one removes what nobody holds.
     _lock: File,
 }
 
