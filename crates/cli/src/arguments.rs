@@ -2,12 +2,13 @@
 
 mod origin;
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use shorttail_server::config::{CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions};
+use shorttail_server::config::{AddressError, CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions};
 use shorttail_server::node::MEMORY_FILE_LAYOUT;
 use shorttail_wire::control::CONTROL_PROTOCOL_VERSION;
 use shorttail_wire::gateway::GATEWAY_PROTOCOL_VERSION;
@@ -17,6 +18,7 @@ use crate::acknowledge::AcknowledgeCommand;
 use crate::admin::AdminPort;
 use crate::chaos::ChaosCommand;
 use crate::drain::DrainCommand;
+use crate::lines;
 use crate::policy::PolicyCommand;
 use crate::remove::RemoveCommand;
 
@@ -175,8 +177,19 @@ pub struct CoordinatorCommand {
 /// The command line as it was given; one that makes no sense ends the program.
 pub fn parse(arguments: &[OsString]) -> Cli {
     Cli::try_parse_from(arguments).unwrap_or_else(|error| {
-        origin::name_variable(error, Cli::command(), arguments, |name| std::env::var_os(name)).exit()
+        let error = origin::name_variable(error, Cli::command(), arguments, |name| std::env::var_os(name));
+        if !is_unresolved(&error) {
+            error.exit();
+        }
+        lines::end_with(error.to_string().trim_end());
+        std::process::exit(1)
     })
+}
+
+/// Is it about a name that cannot be resolved now? That is no nonsense, and may succeed later.
+fn is_unresolved(error: &clap::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(AddressError::Unresolved(..)))
 }
 
 #[derive(Args, Debug)]
@@ -204,11 +217,36 @@ pub enum ConfigVerb {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind::NotFound;
+
+    use shorttail_server::config::with_resolver;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    /// A name service may be late: systemd is to start the process again.
+    #[test]
+    fn a_name_that_cannot_be_resolved_is_not_nonsense() {
+        let refused = |line: &str| {
+            let words = line.split_whitespace();
+            with_resolver(|_| Err(NotFound.into()), || Cli::try_parse_from(words).expect_err("no name is known"))
+        };
+        for line in [
+            "shorttail node --coordinator coord:7000",
+            "shorttail gateway --coordinator 10.0.0.1:7000,coord:7000",
+            "shorttail coordinator --listen coord:7000",
+            "shorttail status --admin coord:8080",
+        ] {
+            let error = refused(line);
+            assert!(is_unresolved(&error) && error.to_string().contains("cannot be resolved now"), "{line}: {error}");
+        }
+        for line in ["shorttail node --coordinator coord", "shorttail node --bogus"] {
+            assert!(!is_unresolved(&refused(line)), "{line}");
+        }
     }
 
     #[test]

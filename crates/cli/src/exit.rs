@@ -42,7 +42,10 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        Failure::Usage(error.to_string())
+        match error {
+            ConfigError::Unresolved { .. } => Failure::Failed(error.into()),
+            _ => Failure::Usage(error.to_string()),
+        }
     }
 }
 

@@ -30,7 +30,8 @@ pub enum AddressError {
     NotTcp(String),
     #[error("{0:?} is not a TCP address: write host:port, or off")]
     NotTcpOrOff(String),
-    #[error("{0:?} cannot be resolved: {1}")]
+    /// It may be known later: a name service can start after its clients.
+    #[error("{0:?} cannot be resolved now: {1}")]
     Unresolved(String, String),
     #[error("{0} addresses are more than {COORDINATOR_COUNT_MAX}")]
     TooMany(usize),

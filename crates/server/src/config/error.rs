@@ -9,6 +9,9 @@ pub enum ConfigError {
     Setting { setting: Setting, problem: String },
     #[error("{}: {problem}", path.display())]
     File { path: PathBuf, problem: String },
+    /// It makes sense, but for names that cannot be resolved now.
+    #[error("{}: {problem}", path.display())]
+    Unresolved { path: PathBuf, problem: String },
     #[error("the environment variable {0} names no setting")]
     Environment(String),
 }

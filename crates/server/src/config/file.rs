@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::address::Address;
+use super::address::{Address, with_resolver};
 use super::coordinator::{COORDINATOR_PORT, CoordinatorOptions};
 use super::error::{ConfigError, Setting};
 use super::gateway::GatewayOptions;
@@ -36,9 +36,12 @@ impl ConfigFile {
     }
 
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError::File {
-            path: path.to_owned(),
-            problem: in_words(error.to_string().trim_end()),
+        toml::from_str(text).map_err(|error| {
+            let (path, problem) = (path.to_owned(), in_words(error.to_string().trim_end()));
+            match lacks_names_alone(text) {
+                true => ConfigError::Unresolved { path, problem },
+                false => ConfigError::File { path, problem },
+            }
         })
     }
 
@@ -100,6 +103,12 @@ impl ConfigFile {
     }
 }
 
+/// Would a text be taken if every name were known? The parser's error says only in words what is wrong.
+fn lacks_names_alone(text: &str) -> bool {
+    let anywhere = |_: &str| Ok(vec![([127, 0, 0, 1], COORDINATOR_PORT).into()]);
+    with_resolver(anywhere, || toml::from_str::<ConfigFile>(text).is_ok())
+}
+
 /// The parser names types of the program; people write numbers.
 fn in_words(problem: &str) -> String {
     let types = ["usize", "u64", "u32", "u16", "u8"];
@@ -144,6 +153,22 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::address::with_names_unknown;
+
+    /// A name service may be late, and whoever starts the process is to try again.
+    #[test]
+    fn a_name_that_cannot_be_resolved_is_not_nonsense() {
+        let refused = |text: &str| with_names_unknown(|| ConfigFile::parse(Path::new("f"), text).expect_err(text));
+        let error = refused("[node]\ncoordinator = \"coord:7000\"\n");
+        assert!(matches!(error, ConfigError::Unresolved { .. }), "{error}");
+        assert!(
+            error.to_string().contains("\"coord:7000\" cannot be resolved now") && error.to_string().contains("line 2")
+        );
+        for nonsense in ["coordinator = \"coord\"", "coordinator = \"coord:7000\"\nid = \"x\""] {
+            let error = refused(&format!("[node]\n{nonsense}\n"));
+            assert!(matches!(error, ConfigError::File { .. }), "{error}");
+        }
+    }
 
     #[test]
     fn what_is_expected_is_said_in_words() {
