@@ -161,7 +161,7 @@ fn what_an_unsteady_node_had_is_rebuilt_elsewhere() {
     let mut config = SimConfig { repair_bytes_per_s: 10_000, audit_events: 10_000, ..nodes_of("rs:4+2", 9) };
     config.share(1);
     (config.coordinated, config.lease) = (true, Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 }));
-    let mut world = cluster_of(config, 6);
+    let mut world = cluster_of(config, 3);
     store(&mut world, 0..150, STRIPED_BYTES);
     let mut missed = Vec::new();
     for _ in 0..20 {
