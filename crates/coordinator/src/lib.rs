@@ -5,7 +5,8 @@
 //!
 //! - an epoch is handed out once, greater than every earlier one, and only after it was persisted;
 //! - a partition is in one tenure, and a tenure that follows another knows whose promises must have ended first;
-//! - a node number names one node, or whoever listens where it did, for ever, and an incarnation that was given up is never let in again;
+//! - a node number names one node, or whoever listens where it did, for ever;
+//! - an incarnation that was given up is never let in again;
 //! - nothing here is on the data path: members keep serving while the coordinator is away.
 //!
 //! Must not know: sockets, files, clocks, randomness (the cluster's identity comes as an argument), or what is stored.

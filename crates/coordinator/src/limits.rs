@@ -33,8 +33,9 @@ pub const STOOD_STILL_MS: u64 = 250;
 /// Milliseconds after the first gateway came until partitions that were never owned are dealt to those that are there.
 pub const GATHER_MS: u64 = 2_000;
 /// Milliseconds that gateways have to come back before others get what they own: after the coordinator's start, and after the
-/// first of them came, also when none was heard. They wait up to half a second between two attempts, all of them since the same moment if it is the
-/// coordinator that was gone. Whoever comes later is taken for dead, and that costs a take-over and nothing else.
+/// first of them came, also when none was heard. They wait up to half a second between two attempts, all of them since the
+/// same moment if it is the coordinator that was gone. Whoever comes later is taken for dead, and that costs a take-over and
+/// nothing else.
 pub const GATEWAY_RETURN_MS: u64 = 1_000;
 pub const GATEWAY_RETURN_SPREAD_MS: u64 = 750;
 /// Milliseconds after which no promise of a life of a node holds that was followed by another: twice the lease.

@@ -312,9 +312,6 @@ pub const WITNESSES_EVERY_US: u64 = 200_000;
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
 
-/// Microseconds after which a flush is tried again that reached some partitions, and found no place in another.
-pub const FLUSH_RETRY_US: u64 = 100_000;
-
 /// The same while the owner lets go, in microseconds since it does: everybody else's requests wait for the next owner, and
 /// are refused after 4 s.
 pub const LET_GO_STALL_US_MAX: u64 = 1_000_000;
@@ -322,6 +319,9 @@ pub const LET_GO_STALL_US_MAX: u64 = 1_000_000;
 /// The same of a delete, which should not be refused for that: for one stripe whose memory comes free, at worst as many are
 /// moved as `CLEAN_LIVE_SHARE_MAX_OF_DELETES` says, 32 MiB.
 pub const DELETE_STALL_US_MAX: u64 = 10_000_000;
+
+/// Microseconds after which a flush is tried again that reached some partitions, and found no place in another.
+pub const FLUSH_RETRY_US: u64 = 100_000;
 
 /// Chunks that nodes are asked to look at, at once: a node that hurts all that it answers is not to be
 /// asked without end.

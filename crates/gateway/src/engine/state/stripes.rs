@@ -126,7 +126,7 @@ impl<I> Stripe<I> {
 
     /// Was it left before it was sealed?
     fn is_left(&self) -> bool {
-        self.phase == StripePhase::Leaving && !self.is_sealed()
+        self.phase == StripePhase::Leaving && self.open.is_some()
     }
 
     /// Do its members have all of it, sealed? So it is while it is emptied, too, unless it was left before that.
