@@ -1,6 +1,6 @@
 """All nodes and all gateways of a cluster are restarted under load, one after the other: nothing is missed, nobody sees an error.
 
-    rolling_restart.py [--keys 4000] [--clients 6] [--signal TERM|KILL] [--settle 1] [--rounds 1]
+    rolling_restart.py [--keys 4000] [--clients 6] [--signal TERM|KILL] [--settle 1] [--from PROGRAM] [--rounds 1]
 
 Nodes keep their memory in files. Clients, each with keys of its own, read and overwrite through all gateways; what breaks is a
 connection to a gateway that is being restarted, and is asked again elsewhere. A node is restarted when the one before is back
@@ -8,13 +8,17 @@ and no chunk is missing; a gateway is drained first. Every answer must be the va
 no chunk may be rebuilt, since each has its memory again, and no connection may break. With SIGKILL nothing is drained, and a write
 that another gateway had passed on to the dead one may hear that its outcome is unknown: it is asked again, and counted. Reported:
 hits, misses, errors, connections that broke, chunks that were rebuilt, and the longest operation of each phase.
+
+With --from members begin as another build of ShortTail, and are restarted as this one: an upgrade.
 """
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -130,9 +134,15 @@ class Roll:
         self.signal = getattr(signal, "SIG" + arguments.signal)
 
     def all(self):
+        before = self.servers.status()
+        nodes, gateways = before["nodes"], before["gateways"]
         self.quiet_phase("undisturbed", lambda: time.sleep(3 * self.arguments.settle))
-        self.quiet_phase(f"{NODES} nodes", lambda: [self.node(number) for number in range(NODES)])
-        self.phase(f"{GATEWAYS} gateways", lambda: [self.gateway(number) for number in range(GATEWAYS)])
+        self.quiet_phase(f"{NODES} nodes", lambda: [self.node(node) for node in nodes])
+        self.phase(f"{GATEWAYS} gateways", lambda: [self.gateway(gateway) for gateway in gateways])
+        now = self.servers.status()
+        stayed = {one["pid"] for one in nodes + gateways} & {one["pid"] for one in now["nodes"] + now["gateways"]}
+        if stayed:
+            raise Problem(f"processes {sorted(stayed)} were not restarted")
 
     def quiet_phase(self, name, act):
         """One in which no memory is lost, and no gateway dies, so there is nothing to rebuild, and no connection to break."""
@@ -157,26 +167,23 @@ class Roll:
             flush=True,
         )
 
-    def node(self, number):
-        status = self.servers.status()
-        (node,) = [node for node in status["nodes"] if node["id"] == number]
+    def node(self, node):
         self.servers.kill(node["pid"], self.signal)
-        self.await_whole(f"node {number} is back", lambda now: self.is_new(now["nodes"], "id", number, node["pid"]))
+        self.await_whole(f"node {node['id']} is back", lambda now: self.is_new(now["nodes"], node))
 
-    def gateway(self, number):
-        gateway = self.servers.status()["gateways"][number]
+    def gateway(self, gateway):
         if self.signal == signal.SIGTERM:
             command = [cluster.binary_path(), "drain", "gateway", str(gateway["id"]), "--admin", self.servers.admin]
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=BACK_SECONDS_MAX)
         self.servers.kill(gateway["pid"], self.signal)
         self.await_whole(
-            f"gateway {number} is back",
+            f"there is a gateway for {gateway['id']}",
             lambda now: len(now["gateways"]) == GATEWAYS and all(one["pid"] != gateway["pid"] for one in now["gateways"]),
         )
 
     @staticmethod
-    def is_new(members, name, number, pid):
-        return any(member[name] == number and member["pid"] != pid for member in members)
+    def is_new(nodes, before):
+        return any(node["id"] == before["id"] and node["pid"] != before["pid"] for node in nodes)
 
     def await_whole(self, what, is_there):
         """Until the member is there and all is as before: everything is reached and served, no chunk is missing."""
@@ -210,7 +217,22 @@ class Roll:
 
 def one_round(arguments, seed):
     options = ["--nodes", str(NODES), "--gateways", str(GATEWAYS), "--code", "rs:4+2", "--node-memory", "64MiB", "--memory-file"]
-    servers = cluster.Cluster(options)
+    with tempfile.TemporaryDirectory(prefix="rolling-restart-") as directory:
+        # Members are restarted as what lies there then.
+        program = install(arguments.previous or cluster.binary_path(), directory)
+        roll(cluster.Cluster(options, program), arguments, seed, directory)
+    return True
+
+
+def install(program, directory):
+    """Puts it into the place of what lies there, which may be running."""
+    place = os.path.join(directory, "shorttail")
+    shutil.copy(program, place + ".new")
+    os.rename(place + ".new", place)
+    return place
+
+
+def roll(servers, arguments, seed, directory):
     clients = []
     try:
         addresses = [gateway["memcached"] for gateway in servers.status()["gateways"]]
@@ -220,10 +242,11 @@ def one_round(arguments, seed):
             client.load()
         for client in clients:
             client.start()
-        roll = Roll(servers, clients, arguments)
-        roll.all()
+        install(cluster.binary_path(), directory)
+        rolled = Roll(servers, clients, arguments)
+        rolled.all()
         cluster.let_end(clients)
-        roll.check()
+        rolled.check()
         for client in clients:
             client.check_all()
     finally:
@@ -237,7 +260,6 @@ def one_round(arguments, seed):
         f"{broken} connections broke, {unknown} writes heard that their outcome is unknown",
         flush=True,
     )
-    return True
 
 
 def main():
@@ -246,6 +268,7 @@ def main():
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--signal", choices=["TERM", "KILL"], default="TERM")
     parser.add_argument("--settle", type=float, default=1.0)
+    parser.add_argument("--from", dest="previous", help="the program that members begin as")
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
 
 

@@ -1,4 +1,5 @@
-"""Whether a rolling restart fails in which chunks are rebuilt, or connections break, though it should not: of made-up ones.
+"""Whether a rolling restart fails in which chunks are rebuilt, or connections break, though it should not, or a member is left out:
+of made-up ones.
 
 Must not know: how real clusters behave.
 """
@@ -14,13 +15,26 @@ from rolling_restart import Problem, Roll
 
 
 class Cluster:
-    """That tells how many chunks were rebuilt."""
+    """That tells how many chunks were rebuilt, and who is there."""
 
     def __init__(self):
         self.chunks_rebuilt = 0
+        self.nodes = [{"id": number, "pid": 100 + number} for number in range(rolling_restart.NODES)]
+        self.gateways = [{"id": number, "pid": 200 + number} for number in range(rolling_restart.GATEWAYS)]
+        self.next_pid = 300
 
     def status(self):
-        return {"repair": {"chunks_rebuilt_total": self.chunks_rebuilt}}
+        return {
+            "repair": {"chunks_rebuilt_total": self.chunks_rebuilt},
+            "nodes": list(self.nodes),
+            "gateways": list(self.gateways),
+        }
+
+    def replace(self, members, before, number):
+        """It comes last, as one with a higher number does."""
+        members.remove(before)
+        members.append({"id": number, "pid": self.next_pid})
+        self.next_pid += 1
 
 
 class Made(Roll):
@@ -29,7 +43,15 @@ class Made(Roll):
     def __init__(self, node_does, gateway_does):
         self.client = SimpleNamespace(broken=0, hits=0, sets=0, longest=0.0)
         super().__init__(Cluster(), [self.client], argparse.Namespace(settle=0.0, signal="KILL"))
-        self.node, self.gateway = (lambda _: node_does(self)), (lambda _: gateway_does(self))
+        self.node_does, self.gateway_does = node_does, gateway_does
+
+    def node(self, node):
+        self.servers.replace(self.servers.nodes, node, node["id"])
+        self.node_does(self)
+
+    def gateway(self, gateway):
+        self.servers.replace(self.servers.gateways, gateway, self.servers.next_pid)
+        self.gateway_does(self)
 
     def roll(self):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -73,6 +95,20 @@ def broken():
     nodes = rolling_restart.NODES
     text = raises(Problem, Made(break_connection, nothing).roll)
     equal(text, f"{nodes} nodes: 0 chunks were rebuilt and {nodes} connections broke, though no memory was lost")
+
+
+class LeavesOneOut(Made):
+    """That takes gateways by their place in the list, which changes."""
+
+    def gateway(self, gateway):
+        place = gateway["id"]
+        super().gateway(self.servers.gateways[place])
+
+
+@case
+def left_out():
+    """each member is another process afterwards"""
+    equal(raises(Problem, LeavesOneOut(nothing, nothing).roll), "processes [201] were not restarted")
 
 
 if __name__ == "__main__":

@@ -174,14 +174,14 @@ class Real:
 
 
 class Cluster:
-    """One `shorttail up` on free ports of the loopback interface."""
+    """One `shorttail up` on free ports of the loopback interface, of this program or of the one that is named."""
 
-    def __init__(self, extra=()):
+    def __init__(self, extra=(), program=None):
         # Further gateways take the next ports.
         ports = free_runs(3, GATEWAYS_MAX)
         self.memcached, self.redis, self.admin = (f"127.0.0.1:{port}" for port in ports)
         self.directory = tempfile.TemporaryDirectory(prefix="shorttail-test-")
-        command = [binary_path(), "up", "--memcached", self.memcached, "--redis", self.redis, "--admin", self.admin]
+        command = [program or binary_path(), "up", "--memcached", self.memcached, "--redis", self.redis, "--admin", self.admin]
         command += ["--dir", os.path.join(self.directory.name, "data"), *extra]
         self.log_path, self.killed_path = (os.path.join(self.directory.name, name) for name in ("up.log", "killed"))
         with open(self.log_path, "wb") as log:
