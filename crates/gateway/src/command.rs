@@ -133,7 +133,7 @@ pub enum StoreError {
     OutcomeUnknown,
     #[error("overloaded: too many requests in flight")]
     Overloaded,
-    #[error("this gateway does not own the key's partition now")]
+    #[error("no gateway that answers for this is reached now")]
     NotOwner,
 }
 

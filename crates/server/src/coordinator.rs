@@ -8,7 +8,6 @@
 
 mod connection;
 mod desk;
-mod listener;
 mod metadata;
 mod reign;
 mod seen_from;
@@ -36,11 +35,10 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
-use crate::net::Accepting;
+use crate::net::{Accepting, Listener, OtherEnd};
 use connection::{Connection, FIRST_BYTES_MAX, ReadEnd, SendEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
-use listener::Listener;
 use metadata::keeper::Keeper;
 use seen_from::Hidden;
 use stopper::Stopper;
@@ -196,7 +194,6 @@ impl Server {
             self.put_out();
             self.beat();
         }
-        self.listener.listener.remove();
         Ok(())
     }
 
@@ -224,7 +221,7 @@ impl Server {
 
     fn accept(&mut self) {
         let now_us = self.now().mono_us;
-        while let Some(mut socket) = self.listener.next(now_us, Listener::accept) {
+        while let Some(mut socket) = self.listener.next(now_us, |listener| listener.accept(OtherEnd::Control)) {
             if self.connections.len() >= CONNECTION_COUNT_MAX {
                 self.turned_away.tell_crowd(Instant::now(), CONNECTION_COUNT_MAX);
                 continue;

@@ -15,8 +15,6 @@ pub use accepting::Accepting;
 pub use inbox::{Inbox, Outlet};
 pub use link::{Intake, Link, ReadEnd, drop_sent};
 pub use patience::{ASK_US_MAX, Patience};
-#[cfg(test)]
-pub use silence::is_control_watched;
-pub use silence::{OtherEnd, watch_control};
-pub use socket::{Listener, Stream, bind_unix};
+pub use silence::OtherEnd;
+pub use socket::{Listener, Stream};
 pub use timer::Timer;

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use shorttail_wire::control::{next_message, put_message};
 
 use crate::config::{Address, Place};
-use crate::net::watch_control;
+use crate::net::OtherEnd;
 
 /// Until a connection stands, and until a message that is being written has left.
 pub const IO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -75,7 +75,7 @@ impl ControlStream {
                 let socket = TcpStream::connect_timeout(address, timeout)?;
                 socket.set_nodelay(true)?;
                 socket.set_write_timeout(Some(IO_TIMEOUT))?;
-                watch_control(&socket);
+                OtherEnd::Control.watch(&socket);
                 Socket::Tcp(socket)
             }
             Address::Unix(path) => {
@@ -169,7 +169,6 @@ mod tests {
 
     use super::*;
     use crate::config::with_resolver;
-    use crate::net::is_control_watched;
 
     #[test]
     fn what_has_arrived_is_heard_by_who_came_too_late_for_it() {
@@ -237,6 +236,6 @@ mod tests {
         let address = listener.local_addr().expect("it listens");
         let stream = ControlStream::connect(&Address::Tcp(address)).expect("somebody listens");
         let Socket::Tcp(socket) = stream.socket else { unreachable!("it is one of TCP") };
-        assert!(is_control_watched(&socket));
+        assert!(OtherEnd::Control.is_watched(&socket));
     }
 }

@@ -1,12 +1,12 @@
 //! One control connection of the coordinator, non-blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Serialize;
 use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ControlFrameError, ToCoordinator, next_request, put_message};
 
-use super::listener::Socket;
+use crate::net::Stream;
 
 /// Bytes asked of the socket at once.
 const READ_BYTES: usize = 16 << 10;
@@ -39,7 +39,7 @@ pub enum SendEnd {
 
 /// A connection with what has arrived and what has not left yet.
 pub struct Connection {
-    socket: Socket,
+    socket: Stream,
     received: Vec<u8>,
     unsent: Vec<u8>,
     /// It brought a message.
@@ -49,23 +49,22 @@ pub struct Connection {
     /// Where it comes from, and what it last registered as, for people.
     pub from: String,
     pub member: String,
-    /// The host at the other end.
+    /// The host at the other end, as this machine calls it.
     pub host: IpAddr,
 }
 
 impl Connection {
-    pub fn new(socket: Socket) -> Self {
-        let (from, host) = (socket.peer(), socket.host());
-        let member = "a member".to_owned();
+    pub fn new(socket: Stream) -> Self {
+        let peer = socket.peer_address();
         Connection {
             socket,
             received: Vec::new(),
             unsent: Vec::new(),
             is_heard: false,
             is_welcome: false,
-            from,
-            member,
-            host,
+            from: peer.map_or_else(|| "this machine".to_owned(), |peer| peer.to_string()),
+            member: "a member".to_owned(),
+            host: peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.ip()),
         }
     }
 
@@ -145,7 +144,7 @@ mod tests {
     #[test]
     fn of_a_message_that_is_longer_than_any_nothing_is_sent() {
         let (here, mut there) = mio::net::UnixStream::pair().expect("sockets");
-        let mut connection = Connection::new(Socket::Unix(here));
+        let mut connection = Connection::new(Stream::Unix(here));
         let long = FromCoordinator::Refused(Refusal::Malformed("x".repeat(CONTROL_BODY_BYTES_MAX)));
         let end = connection.send(&long).expect_err("too long");
         assert!(matches!(end, SendEnd::Unsendable(ControlFrameError::TooLong(_))), "{end:?}");
@@ -156,7 +155,7 @@ mod tests {
     #[test]
     fn of_who_has_said_nothing_yet_no_more_than_a_first_message_is_kept() {
         let (here, mut there) = mio::net::UnixStream::pair().expect("sockets");
-        let mut connection = Connection::new(Socket::Unix(here));
+        let mut connection = Connection::new(Stream::Unix(here));
         let mut long = Vec::new();
         let refusal = FromCoordinator::Refused(Refusal::Malformed("x".repeat(2 * FIRST_BYTES_MAX)));
         put_message(&mut long, &refusal).expect("as long as it may be");
@@ -170,7 +169,7 @@ mod tests {
     #[test]
     fn a_member_that_says_much_is_not_heard_to_the_end_at_once() {
         let (here, mut there) = mio::net::UnixStream::pair().expect("sockets");
-        let mut connection = Connection::new(Socket::Unix(here));
+        let mut connection = Connection::new(Stream::Unix(here));
         let mut bytes = Vec::new();
         let mut said = 0;
         while bytes.len() <= 2 * TURN_BYTES_MAX {

@@ -5,11 +5,11 @@
 //! session: output --> socket, while it takes all
 //!             '-----> backlog, while there is room --> socket, before any later output
 //! ```
-//! Where there is no room the output stays with the session, which takes no more requests then.
+//! Where there is no room the output stays with the session, which takes no more requests then, until others leave room.
 //!
 //! Must not know: protocols, sockets.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 
 /// Bytes that are put aside for one client: replies of some millions of counters, or of a thousand values that are not
@@ -26,11 +26,30 @@ const PIECE_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct BacklogRoom {
     bytes_left: usize,
+    /// Clients for whose output there was none.
+    waiting: BTreeSet<u64>,
+    has_grown: bool,
 }
 
 impl BacklogRoom {
     pub fn of_core(core_count: usize) -> Self {
-        BacklogRoom { bytes_left: (BACKLOGS_BYTES_MAX / core_count).max(BACKLOG_BYTES_MAX) }
+        let bytes_left = (BACKLOGS_BYTES_MAX / core_count).max(BACKLOG_BYTES_MAX);
+        BacklogRoom { bytes_left, waiting: BTreeSet::new(), has_grown: false }
+    }
+
+    /// A client for whose output there was none is to be looked at when there is more: nothing else may tell of it.
+    pub fn wait(&mut self, client: u64) {
+        self.waiting.insert(client);
+    }
+
+    /// Those that wait, if there is more than when they were looked at.
+    pub fn take_waiting(&mut self) -> BTreeSet<u64> {
+        if std::mem::take(&mut self.has_grown) { std::mem::take(&mut self.waiting) } else { BTreeSet::new() }
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        self.bytes_left += bytes;
+        self.has_grown |= bytes > 0;
     }
 }
 
@@ -115,13 +134,13 @@ impl Backlog {
     pub fn send(&mut self, room: &mut BacklogRoom, write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         let before = self.bytes();
         let result = self.pieces.send(write);
-        room.bytes_left += before - self.bytes();
+        room.give_back(before - self.bytes());
         result
     }
 
     /// Its client is gone.
     pub fn clear(&mut self, room: &mut BacklogRoom) {
-        room.bytes_left += self.bytes();
+        room.give_back(self.bytes());
         *self = Backlog::default();
     }
 }
@@ -149,6 +168,22 @@ mod tests {
             [first].iter_mut().chain(&mut others).for_each(|backlog| backlog.clear(&mut room));
             assert_eq!(fill(&mut Backlog::default(), &mut room), first_mib, "all of it is back");
         }
+    }
+
+    #[test]
+    fn who_found_no_room_is_told_of_once_there_is_more() {
+        let mut room = BacklogRoom::of_core(4);
+        let mut others: [Backlog; 4] = Default::default();
+        others.iter_mut().for_each(|other| _ = fill(other, &mut room));
+        let mut late = Backlog::default();
+        assert!(!late.take(&mut vec![0; 4 * MIB], 0, &mut room));
+        room.wait(7);
+        assert!(room.take_waiting().is_empty(), "there is no more than before");
+        others[0].send(&mut room, |piece| Ok(piece.len())).expect("its client reads");
+        assert_eq!(room.take_waiting(), BTreeSet::from([7]));
+        assert!(late.take(&mut vec![0; 4 * MIB], 0, &mut room));
+        others[1].clear(&mut room);
+        assert!(room.take_waiting().is_empty(), "it was told once");
     }
 
     #[test]

@@ -107,13 +107,17 @@ impl Client {
     /// What the socket did not take is put aside, if there is room: the session goes on then.
     ///
     /// A client of memcached waits until it is read, as in memcached, which reads nothing while it has something to send.
-    pub fn put_aside(&mut self, room: &mut BacklogRoom) -> bool {
-        let is_redis = matches!(self.session, ClientSession::Redis(_));
-        let is_taken = is_redis && self.backlog.take(self.session.output(), self.sent, room);
-        if is_taken {
-            self.sent = 0;
+    /// `number`: by which it is known where there is no room.
+    pub fn put_aside(&mut self, number: u64, room: &mut BacklogRoom) -> bool {
+        if matches!(self.session, ClientSession::Memcached(_)) || self.session.output().len() == self.sent {
+            return false;
         }
-        is_taken
+        if !self.backlog.take(self.session.output(), self.sent, room) {
+            room.wait(number);
+            return false;
+        }
+        self.sent = 0;
+        true
     }
 }
 

@@ -20,6 +20,8 @@ pub enum OtherEnd {
     Client,
     /// A process of this cluster. What is kept for one that is gone may be much, and nothing else ends it.
     Role,
+    /// As a role, on a control connection, on which both ends say something twice a second.
+    Control,
 }
 
 /// How long nothing is said before the system asks, between two questions, and how many go unanswered.
@@ -33,29 +35,19 @@ struct Questions {
 impl OtherEnd {
     /// Has the system watch a TCP connection. Where that cannot be, it stays until somebody says something.
     pub fn watch(self, socket: impl AsFd) {
-        let _ = self.questions().put(socket);
+        let _ = self.questions().put(&socket);
+        if self == OtherEnd::Control {
+            let _ = sockopt::set_tcp_user_timeout(&socket, CONTROL_UNCONFIRMED_MS_MAX);
+        }
     }
 
     fn questions(self) -> Questions {
         let seconds = Duration::from_secs;
         match self {
             OtherEnd::Client => Questions { after: seconds(KEEPALIVE_S), every: seconds(30), count: 3 },
-            OtherEnd::Role => Questions { after: seconds(15), every: seconds(5), count: 3 },
+            OtherEnd::Role | OtherEnd::Control => Questions { after: seconds(15), every: seconds(5), count: 3 },
         }
     }
-}
-
-/// Has the system watch a control connection, on which both ends say something twice a second.
-pub fn watch_control(socket: impl AsFd) {
-    OtherEnd::Role.watch(&socket);
-    // Where it cannot be set, the system's own time stays.
-    let _ = sockopt::set_tcp_user_timeout(&socket, CONTROL_UNCONFIRMED_MS_MAX);
-}
-
-#[cfg(test)]
-pub fn is_control_watched(socket: impl AsFd) -> bool {
-    let unconfirmed_ms = sockopt::tcp_user_timeout(&socket).expect("a TCP socket");
-    OtherEnd::Role.is_watched(&socket) && unconfirmed_ms == CONTROL_UNCONFIRMED_MS_MAX
 }
 
 impl Questions {
@@ -76,6 +68,8 @@ impl OtherEnd {
             every: sockopt::tcp_keepintvl(&socket).expect("a TCP socket"),
             count: sockopt::tcp_keepcnt(&socket).expect("a TCP socket"),
         };
-        sockopt::socket_keepalive(&socket).expect("a socket") && told == self.questions()
+        let is_bounded = sockopt::tcp_user_timeout(&socket).expect("a TCP socket") == CONTROL_UNCONFIRMED_MS_MAX;
+        let is_asked = sockopt::socket_keepalive(&socket).expect("a socket") && told == self.questions();
+        is_asked && is_bounded == (self == OtherEnd::Control)
     }
 }

@@ -71,6 +71,14 @@ impl Stream {
         }
     }
 
+    /// The address at the other end. `None`: it is on this machine, or gone.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.peer_addr().ok(),
+            Stream::Unix(_) => None,
+        }
+    }
+
     pub fn local(&self) -> String {
         match self {
             Stream::Tcp(stream) => stream.local_addr().map_or_else(|_| "?".into(), |local| local.to_string()),
@@ -142,7 +150,7 @@ impl Listener {
 ///
 /// # Errors
 /// When something is there, or what the system says.
-pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let taken = |why| Err(io::Error::new(ErrorKind::AddrInUse, why));
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => return taken("there is something that is no socket"),
@@ -299,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_connection_whose_other_end_vanished_does_not_stay() {
-        for who in [OtherEnd::Client, OtherEnd::Role] {
+        for who in [OtherEnd::Client, OtherEnd::Role, OtherEnd::Control] {
             let [asker, answerer] = connection(who);
             assert!(OtherEnd::Role.is_watched(&asker), "roles connect with roles");
             assert!(who.is_watched(&answerer), "{who:?}");

@@ -11,7 +11,7 @@ pub(super) fn split_words(line: &[u8], scratch: &mut Vec<u8>, slices: &mut Vec<S
     loop {
         let blanks = rest.iter().take_while(|&&byte| is_space(byte)).count();
         rest = &rest[blanks..];
-        if rest.is_empty() || rest[0] == 0 {
+        if rest.is_empty() {
             return true;
         }
         let start = scratch.len();
@@ -29,7 +29,7 @@ fn is_space(byte: u8) -> bool {
 fn take_word<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
-            [] | [0 | b' ' | b'\t' | b'\n' | b'\r', ..] => return Some(rest),
+            [] | [b' ' | b'\t' | b'\n' | b'\r', ..] => return Some(rest),
             [b'"', after @ ..] => return take_double_quoted(after, scratch),
             [b'\'', after @ ..] => return take_single_quoted(after, scratch),
             [byte, after @ ..] => {

@@ -55,8 +55,14 @@ fn request(words: &[&str]) -> Event {
 
 #[test]
 fn arrays_and_inline_commands_mix() {
-    let stream = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n\r\n*0\r\n*-1\r\nset \"a b\" 'c\\'d' e\"\\x41\\n\"\r\nPING\n";
-    let expected = [request(&["GET", "a"]), request(&["set", "a b", "c'd", "eA\n"]), request(&["PING"])];
+    let stream =
+        b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n\r\n*0\r\n*-1\r\nset \"a b\" 'c\\'d' e\"\\x41\\n\"\r\nget a\0b\nPING\n";
+    let expected = [
+        request(&["GET", "a"]),
+        request(&["set", "a b", "c'd", "eA\n"]),
+        request(&["get", "a\0b"]),
+        request(&["PING"]),
+    ];
     for piece_bytes in 1..=stream.len() {
         assert_eq!(events(stream, piece_bytes, &ROOMY), expected, "pieces of {piece_bytes}");
     }

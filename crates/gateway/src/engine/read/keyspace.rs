@@ -12,7 +12,7 @@
 //! listed as one: both have one tag, so one step reads them.
 
 use shorttail_store::record::{Record, RecordKind, record_bytes};
-use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, Version};
+use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use crate::command::{Command, StoreError};
@@ -57,6 +57,8 @@ pub(in crate::engine) struct Around {
 pub struct ScanStep {
     pub(in crate::engine) token: Token,
     listing: Listing,
+    /// When the index was read. Who was alive then is there: what follows it may not be listed.
+    listed_ms: UnixMs,
     tries: u32,
     next: u64,
     /// What is looked at next if no random key is alive here.
@@ -148,6 +150,7 @@ impl<C: Command> Engine<C> {
         let step = ScanStep {
             token,
             listing,
+            listed_ms: self.now.unix_ms,
             tries,
             next,
             around,
@@ -292,7 +295,7 @@ impl<C: Command> Engine<C> {
                 value_bytes: manifest.map_or(record.value.len(), |manifest| manifest.value_bytes),
                 expiry: record.expiry,
             };
-            step.found.push(Found { version: record.version, is_over: record.is_over(self.now.unix_ms), key });
+            step.found.push(Found { version: record.version, is_over: record.is_over(step.listed_ms), key });
         }
         self.end_scan(key);
     }

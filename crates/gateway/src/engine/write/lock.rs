@@ -108,6 +108,8 @@ pub struct Finished<C> {
     pub reply: Vec<u8>,
     /// Nothing before it in the round, nor itself, changed the key: it may be answered whatever becomes of the write.
     pub is_independent: bool,
+    /// It took the object away.
+    pub is_delete: bool,
 }
 
 /// Those of a round: usually one.

@@ -92,9 +92,14 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// The current object cannot be read: everybody who waits for it is told.
+    /// The current object cannot be read: who waits for it is told, up to the first who needs not know it.
     pub(in crate::engine) fn round_unreadable(&mut self, key: PoolKey) {
-        self.refuse_queue(key, StoreError::Unreadable);
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let needs_it =
+            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.wants() != Wants::Nothing);
+        let count = lock.queue.iter().take_while(|waiting| needs_it(waiting)).count();
+        let in_vain: Vec<_> = lock.queue.drain(..count).collect();
+        self.refuse_all(in_vain, StoreError::Unreadable);
         self.work.push_back(Work::Start(key));
     }
 
@@ -111,7 +116,12 @@ impl<C: Command> Engine<C> {
 
     fn refuse_queue(&mut self, key: PoolKey, error: StoreError) {
         let Some(lock) = self.locks.get_mut(key) else { return };
-        for waiting in std::mem::take(&mut lock.queue) {
+        let waiting = std::mem::take(&mut lock.queue);
+        self.refuse_all(waiting, error);
+    }
+
+    fn refuse_all(&mut self, waiting: impl IntoIterator<Item = Waiting<C>>, error: StoreError) {
+        for waiting in waiting {
             match waiting {
                 Waiting::Command(token, command) => self.refuse(token, &command, error),
                 Waiting::Group(group) => self.fail_group(group, error),
@@ -150,6 +160,7 @@ impl<C: Command> Engine<C> {
             let mut reply = Vec::new();
             let effect = command.apply(current.shown(&command), &context, &mut reply);
             let changes = effect != Effect::Keep;
+            let is_delete = effect == Effect::Delete;
             copied_bytes += reply.len() + made_bytes(&command, &effect);
             touched |= command.touches();
             mark_read = match &effect {
@@ -159,7 +170,7 @@ impl<C: Command> Engine<C> {
             };
             current = current.after(effect, version);
             written = if changes { Some(version) } else { written };
-            finished.push(Finished { token, command, reply, is_independent: written.is_none() });
+            finished.push(Finished { token, command, reply, is_independent: written.is_none(), is_delete });
         }
         if touched {
             self.recent.touch(hash, self.now.unix_ms.seconds());
@@ -543,23 +554,34 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// The round did not become durable: commands that changed something, or saw the change, are refused.
+    /// The round did not become durable: commands that changed something, or saw the change, are refused. If surely nothing
+    /// of it happened, reads come once more, and so do deletes if it was what is stored that failed: these need less memory.
     pub(super) fn fail_round(&mut self, key: PoolKey, error: StoreError) {
         let Some(round) = self.round_mut(key) else { return };
         let error = if round.was_sent { StoreError::OutcomeUnknown } else { error };
         let (finished, group) = (std::mem::take(&mut round.finished), round.group.take());
+        let is_void = !matches!(error, StoreError::OutcomeUnknown | StoreError::NotOwner);
+        let is_store = matches!(round.end, End::Store(_));
+        let comes_again =
+            |done: &Finished<C>| is_void && (done.command.access() == Access::Read || is_store && done.is_delete);
         let changes_object = matches!((&round.end, &round.old), (End::Store(_), Old::Present(_)));
         if changes_object && error == StoreError::OutcomeUnknown {
             let lock = self.locks.get(key).expect("it has a round");
             self.note_unsettled(lock.hash, lock.slot);
         }
         self.leave_stripes(key, error == StoreError::OutcomeUnknown);
+        let mut again = Vec::new();
         for done in finished {
             if done.is_independent {
                 self.answer_key(done.token, done.command, done.reply);
+            } else if comes_again(&done) {
+                again.push(Waiting::Command(done.token, done.command));
             } else {
                 self.refuse(done.token, &done.command, error);
             }
+        }
+        if let Some(lock) = self.locks.get_mut(key) {
+            again.into_iter().rev().for_each(|waiting| lock.queue.push_front(waiting));
         }
         if let Some(group) = group {
             self.part_ended(group, Err(error));

@@ -199,24 +199,32 @@ impl Core {
 
     pub(super) fn write_clients(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
-        for number in dirty.drain(..) {
-            let Some(client) = self.clients.get_mut(&number) else { continue };
-            client.is_dirty = false;
-            let before = client.output_bytes();
-            let result = client.send(self.now.mono_us, &mut self.backlog_room, self.poll.registry());
-            let left = client.output_bytes();
-            self.shared.counters.bytes_written += (before - left) as u64;
-            client.may_go_on |= client.put_aside(&mut self.backlog_room) || left < before;
-            if client.wants_turn() {
-                client.queue(number, &mut self.unread);
-            }
-            let has_ended = client.is_half_closed && client.in_flight == 0 && !client.is_queued;
-            let is_over = client.session.closing() || has_ended;
-            if result.is_err() || is_over && client.output_bytes() == 0 {
-                self.drop_client(number);
+        loop {
+            dirty.drain(..).for_each(|number| self.write_client(number));
+            dirty.extend(self.backlog_room.take_waiting());
+            if dirty.is_empty() {
+                break;
             }
         }
         self.dirty = dirty;
+    }
+
+    fn write_client(&mut self, number: u64) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        client.is_dirty = false;
+        let before = client.output_bytes();
+        let result = client.send(self.now.mono_us, &mut self.backlog_room, self.poll.registry());
+        let left = client.output_bytes();
+        self.shared.counters.bytes_written += (before - left) as u64;
+        client.may_go_on |= client.put_aside(number, &mut self.backlog_room) || left < before;
+        if client.wants_turn() {
+            client.queue(number, &mut self.unread);
+        }
+        let has_ended = client.is_half_closed && client.in_flight == 0 && !client.is_queued;
+        let is_over = client.session.closing() || has_ended;
+        if result.is_err() || is_over && client.output_bytes() == 0 {
+            self.drop_client(number);
+        }
     }
 
     fn drop_client(&mut self, number: u64) {

@@ -225,3 +225,67 @@ fn who_changes_a_key_waits_with_all_that_many_clients_pipeline() {
     assert_eq!(told.last().map(String::as_str), Some("10240"));
     assert_eq!(told.len(), 1 + 10_240);
 }
+
+/// What clients hear, each of one line, that wait for a key which is `old`, after `happens` to their first round. In the order of lines.
+fn told_of(old: &str, lines: &[&str], happens: fn(&mut Engine<AnyCommand>, PoolKey)) -> Vec<String> {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    ask_as(&mut engine, 1, old.as_bytes());
+    told_in_the_end(&mut engine);
+    let lock = engine.locks.insert(engine.key_ref(b"a"), LockPhase::Held);
+    (100..).zip(lines).for_each(|(connection, line)| ask_as(&mut engine, connection, line.as_bytes()));
+    happens(&mut engine, lock);
+    let mut told = vec![String::new(); lines.len()];
+    for _ in 0..20 {
+        confirm_seals(&mut engine);
+        let now = engine.now;
+        for (token, reply) in std::iter::from_fn(|| engine.poll_reply(now)) {
+            let Reply::Bytes(bytes) = reply else { panic!("{reply:?}") };
+            told[(token.connection - 100) as usize] = String::from_utf8_lossy(&bytes).into_owned();
+        }
+    }
+    told
+}
+
+#[test]
+fn who_asked_for_less_than_what_failed_is_not_refused_with_it() {
+    const OLD: &str = "set a 0 0 1\r\n1\r\n";
+    const SET: &str = "set a 0 0 1\r\n5\r\n";
+    const GET: &str = "get a\r\n";
+    const INCR: &str = "incr a 1\r\n";
+    const DELETE: &str = "delete a\r\n";
+    const FULL: &str = "SERVER_ERROR out of memory";
+    const THERE: &str = "VALUE a 0 1\r\n1\r\nEND\r\n";
+    let full = |engine: &mut Engine<AnyCommand>, lock| {
+        engine.start(lock);
+        engine.fail_round(lock, StoreError::OutOfMemory);
+    };
+    for (lines, expected) in [
+        (&[INCR, GET, INCR, GET][..], &[FULL, THERE, FULL, THERE][..]),
+        (&[DELETE, SET, GET], &["DELETED", FULL, "END"]),
+        (&[SET, DELETE, GET], &[FULL, FULL, THERE]),
+    ] {
+        let told = told_of(OLD, lines, full);
+        let is_expected = told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
+        assert!(is_expected, "{lines:?}: {told:?}");
+    }
+    let unknown = |engine: &mut Engine<AnyCommand>, lock| {
+        engine.start(lock);
+        engine.fail_round(lock, StoreError::OutcomeUnknown);
+    };
+    let told = told_of(OLD, &[INCR, GET], unknown);
+    assert!(told.iter().all(|told| told.starts_with("SERVER_ERROR")), "it may have happened: {told:?}");
+}
+
+#[test]
+fn what_stands_before_cannot_be_read_and_is_replaced_all_the_same() {
+    let told = told_of(
+        "set a 0 0 1\r\n1\r\n",
+        &["incr a 1\r\n", "get a\r\n", "set a 0 0 1\r\n5\r\n", "incr a 1\r\n"],
+        |engine, lock| {
+            engine.locks.get_mut(lock).expect("a lock").phase = LockPhase::Looking;
+            engine.round_unreadable(lock);
+        },
+    );
+    assert!(told[0].starts_with("SERVER_ERROR") && told[1].starts_with("SERVER_ERROR"), "{told:?}");
+    assert!(told[2].starts_with("STORED\r\n") && told[3].starts_with("6\r\n"), "{told:?}");
+}
