@@ -58,7 +58,6 @@ pub use takeover::ownership::Standing;
 
 use crate::command::{Access, Command, StoreError};
 use crate::request::{Reply, Request, RequestId, StoreStats};
-use read::budget::Budget;
 use read::sources::RecordGuess;
 use reclaim::recent::Recent;
 use repair::rebuilding::OrderNumber;
@@ -300,15 +299,7 @@ pub struct Engine<C> {
     replies: state::replies::Replies<C>,
     next_version: u64,
     next_stripe: u64,
-    /// Hardly a stripe fits any more: as of the last tick, or stripe opened.
-    is_cramped: bool,
-    /// Is what fits left to others, as of then?
-    is_kept_from_clients: bool,
-    is_kept_from_deletes: bool,
-    /// Since when it is.
-    cramped_us: Option<u64>,
-    /// Until then writes may wait for memory without a further look for some to reclaim.
-    hope_until_us: u64,
+    shortage: reclaim::reserve::Shortage,
     emptiest: reclaim::emptiest::Emptiest,
     passed_over: reclaim::unreadable::PassedOver,
     /// The partition whose tombstones are looked at next.
@@ -320,38 +311,18 @@ pub struct Engine<C> {
     worked_us: u64,
     monitor: Monitor,
     monitor_due_us: u64,
-    /// Something is gathered for nodes, when some of it leaves, and for whom some left last.
-    has_unhurried: bool,
-    /// A client asked something in this turn; repair was put off in the last one, and is until when at most.
-    is_for_clients: bool,
-    is_put_off: bool,
-    gives_way_until_us: u64,
-    unhurried_due_us: u64,
-    unhurried_last: SessionId,
+    pacing: sessions::pacing::Pacing,
     verdicts: VecDeque<Verdict>,
     /// By partition.
     policies: Vec<Policy>,
-    budget: Budget,
-    /// When something may be late that is not hedged.
-    hedge_due_us: u64,
-    /// Late binding of a share of the reads: what of the next one is due.
-    late_binding_due: u16,
+    hedging: read::hedge::Hedging,
     record_guess: RecordGuess,
-    near_offers: VecDeque<(SessionId, NearOffer)>,
-    near_generation: u32,
+    near: read::near::NearMemories,
     /// What was put into a ring last; kept for its memory.
     append_frame: Vec<u8>,
     /// There are operations that no node was told of.
     has_unsent: bool,
-    /// Bytes of records that cleaning may look at in this turn; it would have looked at more.
-    walk_left_bytes: usize,
-    /// Bytes of records that others than cleaning appended since.
-    written_bytes: usize,
-    is_walk_cut: bool,
-    /// What was read from near memory last.
-    near_buffer: Vec<u8>,
-    /// What a record is decoded from.
-    near_parts: Vec<u8>,
+    walks: reclaim::cleaner::Walks,
     stats: StoreStats,
 }
 
@@ -366,27 +337,15 @@ impl<C: Command> Engine<C> {
             monitor: Monitor::new(MonitorConfig { avoid_max: config.tolerance(), ..config.monitor }, now.mono_us),
             read_room: read::read_room::ReadRoom::new(config.read_bytes_max),
             monitor_due_us: 0,
-            has_unhurried: false,
-            is_for_clients: false,
-            is_put_off: false,
-            gives_way_until_us: 0,
-            unhurried_due_us: 0,
-            unhurried_last: SessionId { node: NodeId(0), core: 0 },
+            pacing: sessions::pacing::Pacing::default(),
             verdicts: VecDeque::new(),
             policies: vec![config.policy; usize::from(config.partition_count)],
-            budget: Budget::new(config.hedge_budget),
-            hedge_due_us: u64::MAX,
-            late_binding_due: 0,
+            hedging: read::hedge::Hedging::new(config.hedge_budget),
             record_guess: RecordGuess::default(),
-            near_offers: VecDeque::new(),
-            near_generation: 0,
+            near: read::near::NearMemories::default(),
             append_frame: Vec::new(),
             has_unsent: false,
-            walk_left_bytes: 0,
-            written_bytes: 0,
-            is_walk_cut: false,
-            near_buffer: Vec::new(),
-            near_parts: Vec::new(),
+            walks: reclaim::cleaner::Walks::default(),
             config,
             now,
             phase: Phase::Gathering(Box::new(Gathering::new(now.mono_us, picture, Census::default()))),
@@ -438,11 +397,7 @@ impl<C: Command> Engine<C> {
             replies: state::replies::Replies::default(),
             next_version: 1,
             next_stripe: 1,
-            is_cramped: false,
-            is_kept_from_clients: false,
-            is_kept_from_deletes: false,
-            cramped_us: None,
-            hope_until_us: 0,
+            shortage: reclaim::reserve::Shortage::default(),
             emptiest: reclaim::emptiest::Emptiest::default(),
             passed_over: reclaim::unreadable::PassedOver::default(),
             tombstone_hand: PartitionId(0),
@@ -471,7 +426,7 @@ impl<C: Command> Engine<C> {
     pub fn handle_request(&mut self, now: Now, token: Token, request: Request<C>) {
         self.set_now(now);
         self.ownership.outstanding_count += 1;
-        self.is_for_clients = true;
+        self.pacing.note_client();
         if !self.takes_requests() {
             return self.refuse_any(token, request);
         }
@@ -509,43 +464,14 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Does repair put off what it has to do to the next turn? In this one clients were served: whoever gets a reply may
-    /// be waiting for this very processor.
-    fn gives_way(&mut self) -> bool {
-        let is_for_clients = std::mem::take(&mut self.is_for_clients);
-        let gives_way = is_for_clients && self.now.mono_us < self.gives_way_until_us;
-        if !gives_way {
-            self.gives_way_until_us = self.now.mono_us + limits::GIVE_WAY_US_MAX;
-        }
-        self.is_put_off = gives_way && (self.has_unhurried || self.repair.is_pressing());
-        gives_way
-    }
-
-    /// What repair says to nodes leaves now and then, so that each is woken for much of it at once; but one node after
-    /// another: all of them at the same time would take the processors from clients.
-    fn let_unhurried_go(&mut self) {
-        if !self.has_unhurried || self.now.mono_us < self.unhurried_due_us {
-            return;
-        }
-        let gathering: Vec<SessionId> = self.nodes.gathering().collect();
-        self.has_unhurried = gathering.len() > 1;
-        let Some(&first) = gathering.first() else { return };
-        let next = gathering.iter().copied().find(|&session| session > self.unhurried_last).unwrap_or(first);
-        if let Some(session) = self.nodes.session_mut(next) {
-            session.let_unhurried_go();
-        }
-        self.unhurried_last = next;
-        self.unhurried_due_us = self.now.mono_us + limits::GATHER_US / gathering.len() as u64;
-    }
-
     /// Is a turn to follow at once, whether anything arrives or not?
     pub fn wants_turn(&self) -> bool {
-        self.is_hurried() || self.is_put_off || self.repair.wants_turn()
+        self.is_hurried() || self.pacing.is_put_off() || self.repair.wants_turn()
     }
 
     /// Is the turn that is to follow at once one that clients wait for?
     pub fn is_hurried(&self) -> bool {
-        self.has_unsent || self.is_walk_cut
+        self.has_unsent || self.walks.is_cut
     }
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
@@ -565,9 +491,8 @@ impl<C: Command> Engine<C> {
         if self.wants_turn() {
             return Some(self.now.mono_us);
         }
-        let gathered_us = if self.has_unhurried { self.unhurried_due_us } else { u64::MAX };
-        let usual_us = self.tick_us.min(self.repair.due_us).min(gathered_us);
-        Some(usual_us.min(self.hedge_due_us).min(self.monitor_due_us).min(self.ownership.fence_due_us))
+        let usual_us = self.tick_us.min(self.repair.due_us).min(self.pacing.due_us());
+        Some(usual_us.min(self.hedging.due_us).min(self.monitor_due_us).min(self.ownership.fence_due_us))
     }
 
     /// Counters and gauges of this core.

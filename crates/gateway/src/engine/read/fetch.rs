@@ -206,7 +206,7 @@ impl<C: Command> Engine<C> {
     /// As [`Engine::start_fetch`], without the chunks in `excluded`.
     pub(in crate::engine) fn start_fetch_without(&mut self, wanted: Wanted, excluded: u128) {
         if wanted.purpose.is_urgent() {
-            self.budget.earn();
+            self.hedging.budget.earn();
         }
         self.begin_fetch(wanted, Excluded::for_good(excluded));
     }

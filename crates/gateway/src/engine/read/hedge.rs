@@ -9,24 +9,46 @@
 use shorttail_monitor::Class;
 use shorttail_units::NodeId;
 
+use super::budget::Budget;
 use crate::command::Command;
 use crate::engine::limits::{HEDGE_LOOKS_MAX, HEDGE_RETRY_US};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, SessionId, What};
 
+#[derive(Debug)]
+pub struct Hedging {
+    pub budget: Budget,
+    /// When something may be late that is not hedged.
+    pub due_us: u64,
+    /// Late binding of a share of the reads: what of the next one is due.
+    pub late_binding_due: u16,
+}
+
+impl Hedging {
+    /// `share`: hedges for each request, 0 to 1.
+    pub fn new(share: f64) -> Self {
+        Hedging { budget: Budget::new(share), due_us: u64::MAX, late_binding_due: 0 }
+    }
+
+    /// Something may be late then.
+    pub fn look_at(&mut self, due_us: u64) {
+        self.due_us = self.due_us.min(due_us);
+    }
+}
+
 impl<C: Command> Engine<C> {
     /// A request to this node may be hedged when it is late.
     pub(super) fn note_hedgeable(&mut self, node: NodeId) {
         let due_us = self.now.mono_us.saturating_add(self.hedge_delay_us(node, Class::Read, 0));
-        self.hedge_due_us = self.hedge_due_us.min(due_us);
+        self.hedging.look_at(due_us);
     }
 
     /// Hedges what is late now.
     pub(in crate::engine) fn hedge_late(&mut self) {
-        if self.now.mono_us < self.hedge_due_us {
+        if self.now.mono_us < self.hedging.due_us {
             return;
         }
-        self.hedge_due_us = u64::MAX;
+        self.hedging.due_us = u64::MAX;
         self.hedge_late_reads();
         self.hedge_late_writes();
         self.race_late_values();
@@ -43,7 +65,7 @@ impl<C: Command> Engine<C> {
                 };
                 if !is_done {
                     // It is looked at again when there may be a token.
-                    self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
+                    self.hedging.look_at(self.now.mono_us + HEDGE_RETRY_US);
                     break;
                 }
                 if let Some(awaited) = self.awaited.get_mut(tag) {
@@ -74,7 +96,7 @@ impl<C: Command> Engine<C> {
             if due_us <= now_us {
                 return Some((tag, awaited.what));
             }
-            self.hedge_due_us = self.hedge_due_us.min(due_us);
+            self.hedging.look_at(due_us);
         }
         None
     }

@@ -202,7 +202,7 @@ impl<C: Command> Engine<C> {
     /// Looks at a candidate in near memory.
     fn look_near(&mut self, lookup: &mut Lookup<C>, location: Location) -> Nearby {
         let (slot, data_index) = self.stripes.place_of(location);
-        let mut bytes = std::mem::take(&mut self.near_buffer);
+        let mut bytes = std::mem::take(&mut self.near.buffer);
         let mut nearby = Nearby::Unknown;
         if self.read_near(slot, data_index, location.offset, &mut bytes) {
             nearby = match Record::parse(&bytes, self.stripes.at(slot).id) {
@@ -221,7 +221,7 @@ impl<C: Command> Engine<C> {
                 }
             };
         }
-        self.near_buffer = bytes;
+        self.near.buffer = bytes;
         nearby
     }
 

@@ -20,11 +20,11 @@
 //! | `sources` | which way a read takes, and from which chunks a degraded one decodes |
 
 mod again;
-pub(super) mod budget;
+mod budget;
 pub(super) mod deferred;
 mod distrust;
 pub(super) mod fetch;
-mod hedge;
+pub(super) mod hedge;
 pub(super) mod kept_manifests;
 pub(super) mod keyspace;
 pub(super) mod lookup;

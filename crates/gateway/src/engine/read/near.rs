@@ -16,6 +16,8 @@
 //!
 //! Must not know: how memory of another process is read.
 
+use std::collections::VecDeque;
+
 use shorttail_monitor::Class;
 use shorttail_store::record::record_bytes;
 use shorttail_store::{NearReader, RingWriter, sealed_length};
@@ -78,16 +80,29 @@ impl Places {
     }
 }
 
+/// Near memory that nodes offered, and memory for what is read there.
+#[derive(Debug, Default)]
+pub struct NearMemories {
+    /// Those that the server is to open.
+    pub offers: VecDeque<(SessionId, NearOffer)>,
+    /// How many were opened: a place in an earlier one is none in a later one.
+    generation: u32,
+    /// What was read last.
+    pub buffer: Vec<u8>,
+    /// What a record is decoded from.
+    parts: Vec<u8>,
+}
+
 impl<C: Command> Engine<C> {
     /// What a node offered: the server opens it, if it can, and says so.
     pub fn poll_near_offer(&mut self) -> Option<(SessionId, NearOffer)> {
-        self.near_offers.pop_front()
+        self.near.offers.pop_front()
     }
 
     /// The memory that a session's node offered is open, until the session ends.
     pub fn handle_near(&mut self, id: SessionId, reader: Box<dyn NearReader>) {
-        self.near_generation += 1;
-        let generation = self.near_generation;
+        self.near.generation += 1;
+        let generation = self.near.generation;
         if let Some(session) = self.nodes.session_mut(id).filter(|session| session.incarnation.is_some()) {
             session.near = Some(Near { reader, generation });
         }
@@ -181,7 +196,7 @@ impl<C: Command> Engine<C> {
         let plan = code.read_plan(data_index, &is_near).ok()?;
         let room = self.config.chunk_bytes - usize::from(offset);
         let mut length = (self.record_guess.bytes() as usize).min(room);
-        let mut parts = std::mem::take(&mut self.near_parts);
+        let mut parts = std::mem::take(&mut self.near.parts);
         let mut decoded = None;
         // Once more if the record turns out longer.
         for _ in 0..2 {
@@ -199,7 +214,7 @@ impl<C: Command> Engine<C> {
                 _ => break,
             }
         }
-        self.near_parts = parts;
+        self.near.parts = parts;
         decoded
     }
 

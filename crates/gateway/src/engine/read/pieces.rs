@@ -123,7 +123,7 @@ impl<C: Command> Engine<C> {
         let mut direct = pieces;
         let (mut given_up, mut is_hedged) = (0, false);
         for piece in each(pieces) {
-            self.budget.earn();
+            self.hedging.budget.earn();
             let of_piece = Wanted { data_index: piece, ..wanted.clone() };
             let node = wanted.members[piece];
             if self.goes_round(&of_piece) {

@@ -51,7 +51,7 @@ impl<C: Command> Engine<C> {
     /// How many more sources than needed the next read asks.
     pub(super) fn spare_of_next(&mut self, hedge: Hedge) -> u8 {
         match hedge {
-            Hedge::LateBinding(rule) if rule.is_next(&mut self.late_binding_due) => rule.more,
+            Hedge::LateBinding(rule) if rule.is_next(&mut self.hedging.late_binding_due) => rule.more,
             _ => 0,
         }
     }

@@ -55,6 +55,17 @@ enum Source {
     },
 }
 
+/// How much of what was written jobs may look at: they are not to hold up clients, nor to fall behind them.
+#[derive(Debug, Default)]
+pub struct Walks {
+    /// Bytes of records in this turn.
+    left_bytes: usize,
+    /// They would have looked at more.
+    pub is_cut: bool,
+    /// Bytes of records that others than cleaning appended since the turn began.
+    pub written_bytes: usize,
+}
+
 #[derive(Debug)]
 pub struct Job {
     slot: StripeSlot,
@@ -199,7 +210,8 @@ impl<C: Command> Engine<C> {
 
     /// Memory has been cramped for a while: what is to be evicted whatever the other jobs do.
     fn relieve(&mut self) {
-        let may_evict = self.is_stuck() && self.config.when_full == WhenFull::Evict && self.too_few_nodes().is_ok();
+        let may_evict =
+            self.is_cramped_for_long() && self.config.when_full == WhenFull::Evict && self.too_few_nodes().is_ok();
         let evicting = self.jobs.iter().filter(|(_, job)| job.mode == Mode::Evict && !job.is_parked);
         let (count, moving) =
             evicting.fold((0, 0), |(all, moving), (_, job)| (all + 1, moving + usize::from(job.is_moving)));
@@ -220,15 +232,16 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn is_stuck(&self) -> bool {
-        self.cramped_us.is_some_and(|since_us| self.now.mono_us >= since_us + RELIEF_US)
+    /// Has memory been short for long?
+    fn is_cramped_for_long(&self) -> bool {
+        self.shortage.cramped_us.is_some_and(|since_us| self.now.mono_us >= since_us + RELIEF_US)
     }
 
     /// A turn begins: jobs that the one before cut short go on.
     pub(in crate::engine) fn begin_walks(&mut self) {
-        let written_bytes = std::mem::take(&mut self.written_bytes);
-        self.walk_left_bytes = WALK_TURN_BYTES.max(written_bytes * WALK_PER_WRITTEN);
-        if std::mem::take(&mut self.is_walk_cut) {
+        let written_bytes = std::mem::take(&mut self.walks.written_bytes);
+        self.walks.left_bytes = WALK_TURN_BYTES.max(written_bytes * WALK_PER_WRITTEN);
+        if std::mem::take(&mut self.walks.is_cut) {
             self.work.extend(self.jobs.iter().map(|(key, _)| Work::Job(key)));
         }
     }
@@ -267,8 +280,8 @@ impl<C: Command> Engine<C> {
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_held {
                 return;
             }
-            if self.walk_left_bytes == 0 {
-                self.is_walk_cut = true;
+            if self.walks.left_bytes == 0 {
+                self.walks.is_cut = true;
                 return;
             }
             match &mut job.source {
@@ -400,8 +413,8 @@ impl<C: Command> Engine<C> {
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES {
                 return (offset, Step::Wait);
             }
-            if self.walk_left_bytes == 0 {
-                self.is_walk_cut = true;
+            if self.walks.left_bytes == 0 {
+                self.walks.is_cut = true;
                 return (offset, Step::Wait);
             }
             let Some(met) = next else { return (offset, Step::Damaged) };
@@ -416,7 +429,7 @@ impl<C: Command> Engine<C> {
                 return (offset, Step::Wait);
             }
             offset += length;
-            self.walk_left_bytes = self.walk_left_bytes.saturating_sub(length);
+            self.walks.left_bytes = self.walks.left_bytes.saturating_sub(length);
         }
         (offset, Step::Done)
     }
@@ -424,7 +437,7 @@ impl<C: Command> Engine<C> {
     /// How a job may append now. While memory is cramped one job goes on, the one with the least to move, so that what
     /// room there is ends a stripe; and what fits into one stripe for sure may take the last.
     fn urgency_of_job(&mut self, key: PoolKey) -> Option<Urgency> {
-        if !self.is_cramped {
+        if !self.shortage.is_cramped {
             return Some(Urgency::Cleaning);
         }
         // What must be emptied before anybody is served is the only way then.
@@ -491,7 +504,7 @@ impl<C: Command> Engine<C> {
                 let is_expired = record.is_over(self.now.unix_ms);
                 let may_evict = mode == Mode::Evict && self.config.when_full == WhenFull::Evict;
                 let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
-                let is_cold = may_evict && (self.is_stuck() || !self.index.was_recent(slot, tag, from));
+                let is_cold = may_evict && (self.is_cramped_for_long() || !self.index.was_recent(slot, tag, from));
                 if is_expired || is_cold {
                     return self.end_object(key, met, from, is_expired);
                 }

@@ -38,6 +38,18 @@ pub enum Urgency {
     Freeing,
 }
 
+/// What memory is short, as of the last tick, or stripe opened.
+#[derive(Debug, Default)]
+pub struct Shortage {
+    /// Hardly a stripe fits any more.
+    pub is_cramped: bool,
+    /// Since when that is so, while all nodes are there that are needed.
+    pub cramped_us: Option<u64>,
+    /// What fits is left to others.
+    pub is_kept_from_clients: bool,
+    pub is_kept_from_deletes: bool,
+}
+
 /// How many stripes of `member_count` chunks on as many nodes fit on nodes with room for these numbers of chunks: the
 /// largest number of which no node's share, at most one chunk of each, is missing.
 fn stripes_that_fit(rooms: &[u64], member_count: u64) -> u64 {
@@ -55,22 +67,22 @@ impl<C: Command> Engine<C> {
     /// Is there memory for what clients write, and for deletes?
     pub(in crate::engine) fn look_at_room(&mut self) {
         let spare = self.spare_stripes();
-        self.is_cramped = spare <= CRAMPED_STRIPES;
+        self.shortage.is_cramped = spare <= CRAMPED_STRIPES;
         let is_strict = self.config.when_full == WhenFull::Error;
         let is_for_clients =
             || spare >= self.stripes_left_by(Urgency::Client) && self.stripes_above(self.kept() - 1) > 0;
-        self.is_kept_from_clients = self.is_cramped || is_strict && !is_for_clients();
-        self.is_kept_from_deletes = is_strict && spare < self.stripes_left_by(Urgency::Deleting);
+        self.shortage.is_kept_from_clients = self.shortage.is_cramped || is_strict && !is_for_clients();
+        self.shortage.is_kept_from_deletes = is_strict && spare < self.stripes_left_by(Urgency::Deleting);
         // While nodes are away nothing can be known of memory, nor done for it.
-        let is_cramped = self.is_cramped && self.too_few_nodes().is_ok();
-        self.cramped_us = self.cramped_us.or(Some(self.now.mono_us)).filter(|_| is_cramped);
+        let is_cramped = self.shortage.is_cramped && self.too_few_nodes().is_ok();
+        self.shortage.cramped_us = self.shortage.cramped_us.or(Some(self.now.mono_us)).filter(|_| is_cramped);
     }
 
     /// Is the room of open stripes not for these either, as cleaning opened them for itself?
     pub(in crate::engine) fn is_kept_from(&self, urgency: Urgency) -> bool {
         match urgency {
-            Urgency::Client => self.is_kept_from_clients,
-            Urgency::Deleting => self.is_kept_from_deletes,
+            Urgency::Client => self.shortage.is_kept_from_clients,
+            Urgency::Deleting => self.shortage.is_kept_from_deletes,
             Urgency::Replacing | Urgency::Cleaning | Urgency::Freeing => false,
         }
     }

@@ -196,7 +196,9 @@ impl<C: Command> Engine<C> {
             return tag;
         };
         let at = session.put_as(request, tag.raw(), is_unhurried);
-        self.has_unhurried |= is_unhurried;
+        if is_unhurried {
+            self.pacing.note_unhurried();
+        }
         session.asked.push_back((now_us, tag));
         let awaited = self.awaited.get_mut(tag).expect("just inserted");
         awaited.at = at;

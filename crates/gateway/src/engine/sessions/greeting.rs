@@ -55,7 +55,7 @@ impl<C: Command> Engine<C> {
         session.held_bytes = hello.held_bytes;
         session.incarnation = Some(hello.incarnation);
         let offers = [hello.near.clone().map(NearOffer::Memory), hello.ring.clone().map(NearOffer::Ring)];
-        self.near_offers.extend(offers.into_iter().flatten().map(|offer| (id, offer)));
+        self.near.offers.extend(offers.into_iter().flatten().map(|offer| (id, offer)));
         session.unfenced = self.config.partitions.clone();
         self.lease.greeted(Voter { node: hello.node, incarnation: hello.incarnation }, self.now.mono_us);
         if forgotten {

@@ -12,6 +12,7 @@
 //! | `lives` | which life each node is in, and whose memory is gone for good |
 //! | `node_session` | one session with a core of a node: what waits to be sent, what is out, what is owed |
 //! | `nodes` | the owner's view of the nodes: sessions, what each was asked, who may be used |
+//! | `pacing` | clients first: repair gives way, what it says is gathered |
 //! | `pause` | a pause of this process makes nobody else late |
 //! | `watch` | what the request monitor is told, and what its verdicts cause |
 
@@ -23,5 +24,6 @@ mod late;
 pub(super) mod lives;
 pub(super) mod node_session;
 pub(super) mod nodes;
+pub(super) mod pacing;
 mod pause;
 pub(super) mod watch;

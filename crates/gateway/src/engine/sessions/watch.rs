@@ -92,7 +92,7 @@ impl<C: Command> Engine<C> {
 
     /// Hedges for each request, at most, in the long run: 0 to 1.
     pub fn set_hedge_budget(&mut self, share: f64) {
-        self.budget.set_share(share);
+        self.hedging.budget.set_share(share);
     }
 
     /// Changes the detector; what was measured is kept.
@@ -149,13 +149,13 @@ impl<C: Command> Engine<C> {
             Class::Read => node.read_delay_us,
             Class::Write => node.write_delay_us,
         };
-        self.budget.stretch(usual_us)
+        self.hedging.budget.stretch(usual_us)
     }
 
     /// Does the node owe an answer that is older than usual?
     pub(in crate::engine) fn is_late(&self, id: NodeId) -> bool {
         let Some(node) = self.nodes.get(id) else { return false };
-        let Some(before_us) = self.now.mono_us.checked_sub(self.budget.stretch(node.read_delay_us)) else {
+        let Some(before_us) = self.now.mono_us.checked_sub(self.hedging.budget.stretch(node.read_delay_us)) else {
             return false;
         };
         let is_owed = |tag: PoolKey| self.awaited.get(tag).is_some_and(|awaited| !awaited.is_unhurried);
@@ -200,7 +200,7 @@ impl<C: Command> Engine<C> {
 
     /// Takes a token of the budget.
     pub(in crate::engine) fn take_token(&mut self) -> bool {
-        let is_taken = self.budget.take();
+        let is_taken = self.hedging.budget.take();
         if is_taken {
             self.stats.hedges_sent_total += 1;
         } else {

@@ -96,7 +96,7 @@ impl<C: Command> Engine<C> {
         record.encode(stripe.id, place);
         self.has_unsent = true;
         let is_of_cleaning = matches!(purpose, Purpose::Move { .. } | Purpose::Carry { .. });
-        self.written_bytes += if is_of_cleaning { 0 } else { length };
+        self.walks.written_bytes += if is_of_cleaning { 0 } else { length };
         Ok(())
     }
 
@@ -316,7 +316,7 @@ impl<C: Command> Engine<C> {
         }
         let is_sent = held.len() < open.shares().len();
         let (partition, members) = (stripe.partition, Arc::clone(&stripe.members));
-        self.budget.earn();
+        self.hedging.budget.earn();
         self.stats.appends_put_total += held.len() as u64;
         for member in held {
             let open = self.stripes.at_mut(slot).open.as_mut().expect("it was flushed above");

@@ -63,7 +63,7 @@ impl<C: Command> Engine<C> {
     /// An operation of these participants may be raced when it is late.
     pub(super) fn note_raceable(&mut self, nodes: impl Iterator<Item = NodeId>, bytes: usize) {
         let delay_us = nodes.map(|node| self.write_delay_us(node, bytes)).max().unwrap_or(u64::MAX);
-        self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us.saturating_add(delay_us));
+        self.hedging.look_at(self.now.mono_us.saturating_add(delay_us));
     }
 
     pub(super) fn write_delay_us(&self, node: NodeId, bytes: usize) -> u64 {
@@ -94,15 +94,15 @@ impl<C: Command> Engine<C> {
             let delay_us = late.iter().map(|&node| self.write_delay_us(node, op.length)).max().unwrap_or(0);
             let due_us = op.sent_us.saturating_add(delay_us);
             if due_us > self.now.mono_us {
-                self.hedge_due_us = self.hedge_due_us.min(due_us);
+                self.hedging.look_at(due_us);
                 return;
             }
             self.note_late_writers(&late, op.sent_us);
             // What a verdict causes takes no token.
             let is_known = late.iter().any(|&node| self.monitor.is_fail_slow(node));
-            if !is_known && !self.budget.has_token() {
+            if !is_known && !self.hedging.budget.has_token() {
                 self.stats.hedge_budget_exhausted_total += 1;
-                self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
+                self.hedging.look_at(self.now.mono_us + HEDGE_RETRY_US);
                 return;
             }
             match self.race(slot) {
@@ -184,7 +184,7 @@ impl<C: Command> Engine<C> {
         // Among slow nodes, one that is hardly late is better than one that will not answer soon.
         let is_better = |room: &Room| room.lateness_us == 0 || room.lateness_us < lateness_us.unwrap_or(0) / 2;
         let Some(room) = room.ok().filter(is_better) else {
-            self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
+            self.hedging.look_at(self.now.mono_us + HEDGE_RETRY_US);
             return Start::NoRoom;
         };
         // An operation of its own, as the first one was: durable as a whole.
@@ -261,7 +261,7 @@ impl<C: Command> Engine<C> {
             let open = self.stripes.at_mut(slot).open.as_mut();
             open.expect("an unsealed stripe has its bytes").race_again(Purpose::Raced(key));
         }
-        self.hedge_due_us = self.now.mono_us;
+        self.hedging.due_us = self.now.mono_us;
     }
 
     /// What a record is for, raced or not.

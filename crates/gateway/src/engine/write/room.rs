@@ -81,7 +81,7 @@ impl<C: Command> Engine<C> {
             }
         }
         // While there is no memory, the tails of a full stripe are where void records go.
-        if !self.is_cramped {
+        if !self.shortage.is_cramped {
             self.seal_full(partition, length);
         }
         let hampered = self.least_hampered(partition, length, above);

@@ -73,6 +73,8 @@ pub struct Stalled {
     tried_in_vain: Vec<(Lane, Entry)>,
     /// A place may be there.
     is_due: bool,
+    /// Until then writes may wait for memory without a further look for some to reclaim.
+    hope_until_us: u64,
     #[cfg(test)]
     tries: u64,
 }
@@ -268,13 +270,13 @@ impl<C: Command> Engine<C> {
 
     /// Can memory be reclaimed for who waits?
     fn has_hope(&mut self) -> bool {
-        if self.now.mono_us < self.hope_until_us {
+        if self.now.mono_us < self.stalled.hope_until_us {
             return true;
         }
         self.start_jobs();
         let has_hope = self.can_reclaim();
         if has_hope {
-            self.hope_until_us = self.now.mono_us + TICK_US;
+            self.stalled.hope_until_us = self.now.mono_us + TICK_US;
         }
         has_hope
     }
@@ -300,7 +302,7 @@ impl<C: Command> Engine<C> {
                 StalledWrite::Round(key) => self.send_round(key),
                 StalledWrite::Group(group) => self.send_group(group),
             }
-            if of_deletes && self.is_kept_from_deletes && !self.is_held_up() {
+            if of_deletes && self.shortage.is_kept_from_deletes && !self.is_held_up() {
                 break;
             }
             let vain = vain_tries.entry(lane).or_default();

@@ -404,7 +404,7 @@ impl<C: Command> Engine<C> {
             let flight = Flight { sent_us: self.now.mono_us, missing: tags.len(), tags };
             let Some(write) = self.striped_writes.get_mut(key) else { return };
             write.flights.insert(number, flight);
-            self.budget.earn();
+            self.hedging.budget.earn();
             if self.races_values(partition) {
                 self.note_raceable(manifest.members.iter().copied(), manifest.piece_bytes);
             }

@@ -62,13 +62,13 @@ impl<C: Command> Engine<C> {
         }
         // What a verdict causes takes no token.
         let tokens = if is_known { 0 } else { u64::from(stripe_count) };
-        if !self.budget.has_tokens(tokens) {
+        if !self.hedging.budget.has_tokens(tokens) {
             self.stats.hedge_budget_exhausted_total += 1;
         } else if self.race_value(key) {
             (0..tokens).for_each(|_| _ = self.take_token());
             return;
         }
-        self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
+        self.hedging.look_at(self.now.mono_us + HEDGE_RETRY_US);
     }
 
     /// The nodes that an attempt waits for, if that is late; else it is noted when it will be.
@@ -81,7 +81,7 @@ impl<C: Command> Engine<C> {
         let delay_us = late.iter().map(|&node| self.write_delay_us(node, piece_bytes)).max().unwrap_or(0);
         let due_us = sent_us.saturating_add(delay_us);
         if due_us > self.now.mono_us {
-            self.hedge_due_us = self.hedge_due_us.min(due_us);
+            self.hedging.look_at(due_us);
             return Vec::new();
         }
         self.note_late_writers(&late, sent_us);
@@ -186,7 +186,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn leaves_striped_race(&mut self, failed: &StripedWrite) -> bool {
         let Some(other) = failed.rival.and_then(|rival| self.striped_writes.get_mut(rival)) else { return false };
         other.rival = None;
-        self.hedge_due_us = self.now.mono_us;
+        self.hedging.due_us = self.now.mono_us;
         true
     }
 }

@@ -413,7 +413,7 @@ const CLIENT: &[CommandSpec] =
             .flags("admin noscript loading stale")
             .categories("@admin @slow @dangerous @connection")
             .tips("nondeterministic_output")
-            .about("connection", "2.4.0", "O(1)", "Describes connections: the one that asks."),
+            .about("connection", "2.4.0", "O(1)", "Describes the Redis connections of this gateway."),
         CommandSpec::new("client|id", 2, client::id)
             .flags("noscript loading stale")
             .categories("@slow @connection")

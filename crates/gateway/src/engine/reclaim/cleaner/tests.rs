@@ -21,7 +21,7 @@ fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
     let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
     engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
     engine.look_at_room();
-    assert!(engine.is_cramped && engine.spare_stripes() == stripe_count);
+    assert!(engine.shortage.is_cramped && engine.spare_stripes() == stripe_count);
 }
 
 fn job_of(engine: &mut Engine<AnyCommand>, partition: u16, live_bytes: u64) -> PoolKey {

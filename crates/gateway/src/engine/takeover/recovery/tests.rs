@@ -228,7 +228,7 @@ fn what_must_stay_is_moved_last() {
     let mut scene = Scene::new(&stripes);
     scene.leave_room(1);
     scene.pass();
-    assert!(scene.engine.is_cramped && scene.keys.contains(KEY));
+    assert!(scene.engine.shortage.is_cramped && scene.keys.contains(KEY));
     assert!(!scene.keys.contains(&b"other"[..]), "although that is less");
     (0..3).for_each(|_| scene.confirm());
     assert_eq!(scene.freed, [1, 2].map(id).into());
@@ -373,7 +373,7 @@ fn what_was_locked_is_moved_later_though_memory_is_cramped() {
     scene.leave_room(1);
     let lock = scene.engine.locks.insert(scene.engine.key_ref(KEY), LockPhase::Held);
     scene.pass();
-    assert!(scene.engine.is_cramped && scene.keys.is_empty());
+    assert!(scene.engine.shortage.is_cramped && scene.keys.is_empty());
     scene.engine.locks.remove(lock);
     scene.pass();
     assert!(scene.keys.contains(KEY));

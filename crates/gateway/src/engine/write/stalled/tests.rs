@@ -23,7 +23,7 @@ fn engine_with_stalled_delete() -> (Engine<AnyCommand>, StripeSlot) {
     confirm_all(&mut engine, slot);
     let partition = engine.stripes.at(slot).partition;
     leave_no_room(&mut engine, partition);
-    engine.hope_until_us = u64::MAX;
+    engine.stalled.hope_until_us = u64::MAX;
     assert_eq!(told(&mut engine), ["STORED"]);
     ask(&mut engine, b"delete a\r\n");
     assert!(told(&mut engine).is_empty() && engine.stalled.has_deletes());
@@ -90,7 +90,7 @@ fn engine_without_memory() -> Engine<AnyCommand> {
     let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
     engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = 0);
     engine.look_at_room();
-    engine.hope_until_us = u64::MAX;
+    engine.stalled.hope_until_us = u64::MAX;
     engine
 }
 
@@ -134,7 +134,7 @@ fn all_deletes_are_over_at_once_that_held_up_a_hand_over() {
     [&b"a"[..], b"b", b"c"].into_iter().for_each(|key| stall_delete(&mut engine, key));
     engine.let_go(Now::default());
     engine.set_now(Now { mono_us: LET_GO_STALL_US_MAX, ..Now::default() });
-    engine.is_kept_from_deletes = true;
+    engine.shortage.is_kept_from_deletes = true;
     engine.resume_stalled();
     assert!(!engine.stalled.has_deletes());
 }
@@ -242,7 +242,7 @@ fn a_long_value_that_waits_for_memory_keeps_shorter_ones_from_nothing() {
         engine.look_at_room();
     };
     leave(&mut engine, 0);
-    engine.hope_until_us = u64::MAX;
+    engine.stalled.hope_until_us = u64::MAX;
     for (key, length) in [("a", 1_000_000), ("b", 100_000), ("c", 1)] {
         ask(&mut engine, format!("set {key} 0 0 {length}\r\n{}\r\n", "x".repeat(length)).as_bytes());
     }
