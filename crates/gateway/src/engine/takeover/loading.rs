@@ -289,6 +289,10 @@ impl<C: Command> Engine<C> {
     pub(super) fn may_have_moved(&self, stripe: StripeId) -> bool {
         let Some(census) = self.census() else { return false };
         let Some(partition) = census.newest(stripe).map(|newest| newest.partition) else { return false };
+        // Only what was sealed moves, and an owner takes a stripe for sealed only if it asked all members but so many.
+        if census.intact(stripe).filter(|(_, report)| !report.sealed).count() > self.config.tolerance() {
+            return false;
+        }
         let (mut away, mut dumb) = (0, 0);
         for node in self.nodes.iter().map(|node| node.id) {
             let is_ready = self.nodes.is_ready(node);
@@ -470,4 +474,76 @@ fn records_of(chunk: &[u8], stripe: StripeId) -> impl Iterator<Item = Record<'_>
         offset += length;
         Some(record)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, Epoch, Incarnation};
+    use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::NodePhase;
+    use crate::engine::sessions::nodes::SessionId;
+    use crate::engine::state::testing::engine_of_ready_nodes;
+    use crate::engine::takeover::recovery::Gathering;
+
+    /// An heir that hears seven of ten nodes: the others were given up long ago, but one, which is away. A member of a stripe
+    /// was never given its chunk, and of the others so many have not sealed theirs.
+    fn heir(unsealed_count: u16) -> (Engine<AnyCommand>, StripeId) {
+        let shape = CodeShape::reed_solomon(4, 2).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 10);
+        let (stripe, partition) = (StripeId::new(Epoch(1), 7), PartitionId(0));
+        let mut census = Census::default();
+        let members = Members((0..6).map(NodeId).collect());
+        for node in 0..5 {
+            let description = ChunkDescription {
+                stripe,
+                epoch: Epoch(1),
+                partition,
+                kind: ChunkKind::Packed,
+                index: node as u8,
+                shape,
+                chunk_bytes: 1000,
+                configuration: Configuration::default(),
+                members: members.clone(),
+            };
+            let report = ChunkReport {
+                description,
+                sealed: node >= unsealed_count,
+                damaged: false,
+                length: 0,
+                last: OpNumber(0),
+                folded: OpNumber(0),
+                close_epoch: Epoch(0),
+                close_op: OpNumber(0),
+                payload_crc: 0,
+            };
+            census.take(SessionId { node: NodeId(node), core: 0 }, report);
+        }
+        for node in 0..7 {
+            census.take_joined(SessionId { node: NodeId(node), core: 0 }, partition, StripeId::new(Epoch(1), 0));
+        }
+        for node in 7..10 {
+            engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Away;
+        }
+        for node in 8..10 {
+            engine.handle_retired(NodeId(node), Incarnation(1));
+        }
+        let picture = Picture::new(4);
+        engine.phase = Phase::Gathering(Box::new(Gathering::new(0, picture, census)));
+        (engine, stripe)
+    }
+
+    /// Those who know of a move may all be among the dead and the one that is away; but what was never sealed never moved.
+    #[test]
+    fn nobody_is_waited_for_because_of_a_stripe_that_cannot_have_moved() {
+        for (unsealed_count, may_have_moved) in [(0, true), (2, true), (3, false), (5, false)] {
+            let (engine, stripe) = heir(unsealed_count);
+            assert_eq!(engine.may_have_moved(stripe), may_have_moved, "{unsealed_count} have not sealed theirs");
+            let members = [&[Member::Holds; 5][..], &[Member::Never]].concat();
+            let expected = if may_have_moved { Verdict::Wait } else { Verdict::Enough };
+            assert_eq!(engine.weigh(stripe, &members), expected);
+        }
+    }
 }
