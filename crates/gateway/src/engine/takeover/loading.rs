@@ -389,7 +389,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A member recorded a close, or cannot: it is gone, and counts as failed when it returns.
+    /// A member recorded a close, or cannot, as it is gone: what it has beyond counts for nobody who hears of the close.
     pub(in crate::engine) fn close_settled(&mut self) {
         if let Some(loading) = self.loading() {
             loading.closes_missing = loading.closes_missing.saturating_sub(1);

@@ -151,12 +151,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         let Step::Reading { parts } = &mut load.step else { return };
-        let closed = parts.values().map(|(report, _)| (report.close_epoch, report.close_op)).max();
-        let is_sealed = parts.values().any(|(report, _)| report.sealed);
-        let close = closed.filter(|(epoch, _)| epoch.0 > 0).map(|(_, op)| op);
-        let close = if may_have_counted(shape, &found, is_sealed) { close } else { Some(OpNumber(0)) };
-        let told = parts.iter().map(|(&place, (_, part))| (place, part));
-        let close = close.or_else(|| end_of_open(&code, told).filter(|_| !is_sealed));
+        let close = end_of(&code, shape, parts, &found);
         let reached = parts.values().map(|(report, _)| report.last.max(report.folded)).max().unwrap_or_default();
         let last = close.unwrap_or(reached);
         let indexes: Vec<usize> = parts.keys().copied().collect();
@@ -194,6 +189,25 @@ impl<C: Command> Engine<C> {
         }
         self.work.push_back(Work::Loaded);
     }
+}
+
+/// Where a stripe ends, from what its members told.
+///
+/// | | |
+/// |---|---|
+/// | nothing of it can have counted | with nothing |
+/// | somebody closed it | where the close of the highest epoch says |
+/// | nobody sealed it | where [`end_of_open`] says |
+/// | else | `None`: with the last operation that anybody holds |
+fn end_of(code: &Code, shape: CodeShape, parts: &Parts, members: &[Member]) -> Option<OpNumber> {
+    let is_sealed = parts.values().any(|(report, _)| report.sealed);
+    if !may_have_counted(shape, members, is_sealed) {
+        return Some(OpNumber(0));
+    }
+    let closes = parts.values().map(|(report, _)| (report.close_epoch, report.close_op));
+    let closed = closes.max().filter(|(epoch, _)| epoch.0 > 0).map(|(_, op)| op);
+    let told = parts.iter().map(|(&place, (_, part))| (place, part));
+    closed.or_else(|| end_of_open(code, told).filter(|_| !is_sealed))
 }
 
 /// May an operation of a stripe have counted? `members`: what became of them, if nothing of it may be elsewhere.
