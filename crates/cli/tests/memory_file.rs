@@ -5,6 +5,7 @@ mod processes;
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -120,6 +121,8 @@ fn a_file_that_is_not_this_nodes_is_refused_and_not_changed() {
         assert!(began.elapsed() < PATIENCE, "it does not begin");
         assert!(running.try_wait().expect("a child").is_none(), "it ended");
     }
+    let mode = std::fs::metadata(&file).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "nobody else reads what is stored");
     let Output { status, stderr, .. } = node(&file, &own).output().expect("the program runs");
     let said = String::from_utf8_lossy(&stderr);
     assert!(status.code() == Some(1) && said.contains("another process uses it"), "{said}");

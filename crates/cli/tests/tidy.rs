@@ -254,6 +254,26 @@ fn the_table_of_rules_names_what_exists() {
     assert_none(&missing.map(|(file, name)| format!("{}: no {name:?}", file.display())).collect::<Vec<_>>());
 }
 
+/// Functions and tests that are named where invariants are told, most of them to say what was tried.
+#[test]
+fn the_tables_of_invariants_name_what_exists() {
+    let is_name = |name: &&str| {
+        name.contains('_') && name.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_')
+    };
+    let text = read(&root().join("docs/INVARIANTS.md"));
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    let named: BTreeSet<&str> = rows.flat_map(quoted).map(|(_, name)| name).filter(is_name).collect();
+    assert!(named.len() > 300, "the tables are not read: {named:?}");
+    let mut words = BTreeSet::new();
+    for file in project_files() {
+        let text = read(&file);
+        words.extend(text.split(|it: char| !it.is_alphanumeric() && it != '_').map(str::to_owned));
+    }
+    assert_none(
+        &named.iter().filter(|name| !words.contains(**name)).map(|name| format!("no {name}")).collect::<Vec<_>>(),
+    );
+}
+
 /// The names that the table in the head of a file has in its first column.
 fn listed(text: &str) -> BTreeSet<String> {
     let rows = text.lines().filter_map(|line| line.strip_prefix("//! | `")?.split_once("` | "));

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mio::Poll;
-use shorttail_node::{Node, NodeConfig as MachineConfig};
+use shorttail_node::{Node, NodeConfig as MachineConfig, NodeError};
 pub use shorttail_store::MEMORY_FILE_LAYOUT;
 use shorttail_store::MemoryIdentity;
 use shorttail_units::{Incarnation, Now};
@@ -243,8 +243,7 @@ fn start_cores(
         let mut machine = match memory {
             None => near::node(machine).context("cannot reserve the node's memory")?,
             // The core's clock begins later.
-            Some(memory) => Node::in_memory(machine, memory.core(core)?, Now::default())
-                .context("what is in the memory file cannot be used: remove it")?,
+            Some(memory) => Node::in_memory(machine, memory.core(core)?, Now::default()).map_err(unusable)?,
         };
         if is_near {
             near::offer(&mut machine);
@@ -285,6 +284,13 @@ fn start_cores(
 
 /// The loops keep nothing large on their stacks.
 const STACK_BYTES: usize = 256 << 10;
+
+/// Why a core cannot go on with what is in a memory file, and what to do where that is the file's fault.
+fn unusable(error: NodeError) -> anyhow::Error {
+    let is_damaged = matches!(error, NodeError::Notes(_));
+    let error = anyhow::Error::new(error);
+    if is_damaged { error.context("what is in the memory file cannot be used: remove it") } else { error }
+}
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@
 //!
 //! No edge leads back from sealed; every state ends in a free. A chunk whose fold was interrupted (rule R6) or whose
 //! state fails its checksum is damaged: everything but a free and a report is refused. Of one whose description fails
-//! its checksum a scan tells the stripe only, and everything but a free is refused. A payload that fails its checksum
+//! its checksum a scan tells stripe and partition only: a free drops it, a rebuilt one takes its place, all else is refused. A payload that fails its checksum
 //! is refused when it is read whole; what is read in part is the reader's to check.
 //!
 //! The memory may outlive the process, which may die between any two instructions. So what is told of by the state is

@@ -183,7 +183,10 @@ impl Chunks {
         };
         match wanted.partitions {
             [] => self.by_partition.values().for_each(&mut take),
-            some => some.iter().filter_map(|partition| self.by_partition.get(partition)).for_each(&mut take),
+            some => {
+                let of: BTreeSet<PartitionId> = some.iter().copied().collect();
+                of.iter().filter_map(|partition| self.by_partition.get(partition)).for_each(&mut take);
+            }
         }
         found.sort_unstable_by_key(|&(stripe, _)| stripe);
         found.truncate(wanted.count);

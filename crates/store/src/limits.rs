@@ -53,8 +53,8 @@ pub const NOTES_BYTES: usize = 32 * KIB;
 pub const KEPT_OPS_BYTES_MIN: usize = 2 * BLOCK_BYTES;
 pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
 
-/// Of the memory for operations of open chunks: the part that is free before one comes, beside room for the longest. What
-/// is still needed of the oldest goes to the end then. As much of it, or room for the longest, stays free for that.
+/// The log of operations of open chunks is crowded when less than this part of it, and room for the longest, is free. Then
+/// the oldest go, or are copied to the end. One is taken only if as much of it, or room for the longest, stays free.
 pub const KEPT_OPS_FREE_PART: usize = 8;
 
 /// As many times an operation's own bytes may go to the end after it: twice what it takes to look at all of it while that

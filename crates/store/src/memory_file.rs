@@ -77,6 +77,8 @@ pub enum MemoryFileError {
     Layout,
     #[error("it was made for {cores} core(s) with {core_bytes} bytes each")]
     Size { cores: u16, core_bytes: u64 },
+    #[error("it is {found} bytes long instead of {wanted}: it was cut or grown")]
+    Length { found: u64, wanted: u64 },
     #[error("another process uses it")]
     InUse,
     #[error(transparent)]
@@ -275,7 +277,7 @@ impl MemoryFile {
         }
         let identity = self.read_identity(&page)?;
         if length != self.length() {
-            return Err(MemoryFileError::Foreign);
+            return Err(MemoryFileError::Length { found: length, wanted: self.length() });
         }
         self.identity = Some(identity);
         Ok(Some(page))
@@ -410,6 +412,15 @@ mod tests {
         later.begin(identity).expect("written");
         drop(later);
         assert!(!MemoryFile::take(file(), BootId([8; 16]), 2, BYTES).expect("ours").is_stale());
+        let length = file().metadata().expect("a file").len();
+        for found in [length - 4096, length + 4096] {
+            file().set_len(found).expect("another length");
+            let error = MemoryFile::take(file(), BOOT_ID, 2, BYTES).expect_err("who knows what is gone");
+            assert!(
+                matches!(error, MemoryFileError::Length { found: told, wanted } if (told, wanted) == (found, length))
+            );
+        }
+        file().set_len(length).expect("as it was");
         for (page, is_layout) in [(*b"STM9", true), (*b"PK 3", false)] {
             write_twice(&page, 0);
             let error = MemoryFile::take(file(), BOOT_ID, 2, BYTES).expect_err("not ours");

@@ -1,6 +1,6 @@
 //! One core of a node: an epoll loop around a [`Node`] machine.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,7 +75,7 @@ pub struct Core {
     has_found: bool,
     next_session: usize,
     /// Sessions with input left in the socket.
-    unread: Vec<usize>,
+    unread: BTreeSet<usize>,
     touched: Vec<usize>,
     scratch: Vec<u8>,
     /// When it was told last that the file system is full, in microseconds.
@@ -111,7 +111,7 @@ impl Core {
             wanted: VecDeque::new(),
             has_found: false,
             next_session: FIRST_SESSION,
-            unread: Vec::new(),
+            unread: BTreeSet::new(),
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             full_told_us: None,
@@ -158,7 +158,9 @@ impl Core {
                         if let Some(link) = self.sessions.get_mut(&session) {
                             link.note(event);
                         }
-                        if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        let is_news = event.is_readable() || event.is_read_closed() || event.is_error();
+                        // Once in a turn: one whose owner sends without a pause is not to take it from others.
+                        if is_news && !self.unread.contains(&session) {
                             self.read(session);
                         }
                         self.touched.push(session);
@@ -296,7 +298,9 @@ impl Core {
         let is_told = self.full_told_us.is_some_and(|told_us| now_us < told_us + FULL_TOLD_US);
         if self.node.is_short_of_pages() && !is_told {
             self.full_told_us = Some(now_us);
-            tracing::warn!("the file system of --memory-file is full: no more chunks are taken than it has room for");
+            let place =
+                if self.node.outlives_process() { "the file system of --memory-file" } else { "the machine's memory" };
+            tracing::warn!("{place} is full: no more chunks are taken than it has room for");
         }
     }
 
@@ -353,7 +357,7 @@ impl Core {
         match (failure, end) {
             (Some(reason), _) => self.end_session(session, &reason),
             (None, ReadEnd::Closed) => self.end_session(session, "closed by the owner"),
-            (None, ReadEnd::Paused) => self.unread.push(session),
+            (None, ReadEnd::Paused) => _ = self.unread.insert(session),
             (None, ReadEnd::Drained) => {}
         }
     }

@@ -9,7 +9,8 @@
 //!
 //! Must not know: what lies in it.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -17,6 +18,9 @@ use shorttail_store::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIde
 use shorttail_wire::control::NodeSession;
 
 use crate::config::{NodeConfig, NodeMembership};
+
+/// Nobody else reads what is stored, nor locks the file.
+const FILE_MODE: u32 = 0o600;
 
 pub struct Memory {
     file: MemoryFile,
@@ -28,14 +32,18 @@ impl Memory {
     /// Says what is wrong with the file, and what to do.
     pub fn open(path: &Path, config: &NodeConfig) -> anyhow::Result<Self> {
         let shown = path.display();
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.with_context(|| format!("--memory-file {shown}: cannot be opened"))?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+        let file = options.open(path).with_context(|| format!("--memory-file {shown}: cannot be opened"))?;
         let cores = u16::try_from(config.threads).context("threads")?;
         let core_bytes = usize::try_from(config.memory_bytes)? / config.threads;
         let file = MemoryFile::take(file, boot_id()?, cores, core_bytes)
             .map_err(|error| anyhow!("--memory-file {shown} cannot be used: {error}{}", what_to_do(&error)))?;
         let mut memory = Memory { file, path: path.to_owned() };
         memory.check(config)?;
+        if let Err(error) = std::fs::set_permissions(path, Permissions::from_mode(FILE_MODE)) {
+            tracing::warn!(%error, "others may read {shown}, and keep a later process from it");
+        }
         if memory.file.is_stale() {
             tracing::warn!("the machine was started since {shown} was written: it is wiped");
             memory.wipe()?;
@@ -112,6 +120,7 @@ fn what_to_do(error: &MemoryFileError) -> &'static str {
         MemoryFileError::Size { .. } => {
             "; start the node as it was started before, or remove the file and let repair fill a new one"
         }
+        MemoryFileError::Length { .. } => "; remove the file and let repair fill a new one",
         MemoryFileError::Layout => "; use the version that wrote it, or remove the file and let repair fill a new one",
         MemoryFileError::Io(_) => "",
     }
@@ -150,6 +159,7 @@ mod tests {
             (MemoryFileError::Foreign, false),
             (size, true),
             (MemoryFileError::Layout, true),
+            (MemoryFileError::Length { found: 1, wanted: 2 }, true),
         ] {
             assert_eq!(what_to_do(&error).contains("remove the file"), may_be_removed, "{error}");
         }

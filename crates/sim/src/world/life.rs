@@ -22,6 +22,9 @@ const SCRUB_PASS_US: u64 = 10_000_000;
 /// Attempts at a final read or delete, and the time between two.
 const ATTEMPTS_MAX: u32 = 20;
 const ATTEMPT_US: u64 = 200_000;
+/// At the end, nodes that lose their memory and gateways that begin anew are away for so long.
+const LAST_NODES_AWAY_US: u64 = 3_000_000;
+const LAST_GATEWAYS_AWAY_US: u64 = 10_000;
 /// The client of the final reads.
 const AUDITOR: u32 = 1_000;
 
@@ -94,7 +97,13 @@ impl World {
             self.await_rebuilt();
         }
         self.audit();
+        if !is_full {
+            self.lose_victims();
+        }
+        self.replace_gateways();
+        self.insist_on_all(&keys, &Action::Get);
         self.insist_on_all(&keys, &Action::Delete);
+        self.replace_gateways();
         self.insist_on_all(&keys, &Action::Get);
         if self.failure.is_some() {
             return;
@@ -107,6 +116,26 @@ impl World {
             self.await_rebuilt();
         }
         self.audit();
+    }
+
+    /// All is whole, so as many nodes may lose their memory as the code survives.
+    fn lose_victims(&mut self) {
+        for node in self.victims() {
+            self.crash_node(node, LAST_NODES_AWAY_US);
+        }
+    }
+
+    /// Owners that know nothing but what nodes tell: what those before them knew beside that has to be of no account.
+    fn replace_gateways(&mut self) {
+        for gateway in 0..self.gateways.len() {
+            self.crash_gateway_number(gateway, LAST_GATEWAYS_AWAY_US);
+        }
+        self.run_until(self.now_us() + LAST_GATEWAYS_AWAY_US);
+        let until_us = self.now_us() + PROGRESS_US;
+        if self.run_while(until_us, |world| !world.is_settled()) || self.failure.is_some() {
+            return;
+        }
+        self.fail(Violation::NoProgress("nobody takes over at the end".to_owned()));
     }
 
     /// Lets time pass until everything is served.

@@ -69,7 +69,8 @@ pub struct Hello {
     /// Which owner speaks: a new session of an owner ends its older one (rule R7), sessions of
     /// different owners live side by side.
     pub owner: u32,
-    /// Epoch of the owner, for the log only; fencing is its own message.
+    /// Epoch of the owner. Of one owner's greetings a lower one is refused; a fence of a higher one closes its partition in
+    /// this session's ring. Fencing is its own message.
     pub epoch: Epoch,
     /// Proof of identity; empty while a cluster uses none.
     pub auth: Vec<u8>,
