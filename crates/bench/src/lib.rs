@@ -34,6 +34,7 @@ mod lifetimes;
 mod limits;
 mod linked;
 pub mod load;
+mod median;
 pub mod memory;
 mod metrics;
 mod names;

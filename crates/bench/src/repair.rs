@@ -36,6 +36,7 @@ use shorttail_codes::Code;
 use crate::admin::{Status, code_redundancy};
 use crate::beside::{Beside, LoadEnd};
 use crate::load::{self, LoadOptions};
+use crate::median::median;
 use crate::output::{OutputOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::sizes::SizeDistribution;
@@ -226,13 +227,6 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
         ensure!(ratio <= 1.3, "the p99 grew {ratio:.2} times, not 1.3 at most");
     }
     Ok(())
-}
-
-/// The upper one of two in the middle.
-fn median(of: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = of.collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 fn run_once(options: &RepairOptions) -> anyhow::Result<(Run, PhaseSamples)> {
@@ -571,12 +565,5 @@ mod tests {
         assert!((6_442_440_000..=6_442_450_944).contains(&bytes(full)), "{full:?}");
         let small = shares(&["--chunk-mib", "16"]);
         assert!(small.keys < 100_000 && bytes(small) > 100_640_000, "half of 96 MiB each: {small:?}");
-    }
-
-    #[test]
-    fn of_an_even_number_the_upper_one_is_the_median() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert_eq!(median([4.0, 1.0].into_iter()), 4.0);
-        assert_eq!(median(std::iter::empty()), 0.0);
     }
 }

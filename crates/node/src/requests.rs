@@ -3,9 +3,9 @@
 //! Every request that changes something passes the fence first, and is refused before anything changes. Replies are
 //! written into the session's output straight from the chunks' memory.
 
-use shorttail_store::{Append, ChunkStore, Notes, Room, Wanted, Written};
-use shorttail_units::{Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
+use shorttail_store::{Append, ChunkMut, ChunkStore, Notes, Room, Wanted, Written};
+use shorttail_units::{Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkDescription, NodeReply, NodeRequest, Refusal};
 
 use crate::fences::{Barred, Fences};
 use crate::session::Session;
@@ -167,25 +167,21 @@ impl Holdings {
     fn answer(&mut self, now_us: u64, tag: u64, request: &NodeRequest<'_>, session: &mut Session) -> Result<(), No> {
         match *request {
             NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } => {
-                let append = Append { op, previous, stable, data_index, offset, bytes };
-                let held = self.append(stripe, &append)?;
+                let held = self.append(stripe, &Append { op, previous, stable, data_index, offset, bytes })?;
                 session.acknowledge(stripe, held);
-                return Ok(());
             }
-            NodeRequest::Stable { stripe, stable } => return self.stable(stripe, stable),
+            NodeRequest::Stable { stripe, stable } => self.own_chunk(stripe)?.stable(stable)?,
             NodeRequest::ReadRecord { stripe, offset } => {
                 self.stats.record_reads += 1;
                 let record = self.store.chunk(stripe)?.read_record(offset)?;
                 session.reply(tag, &NodeReply::Bytes(record));
-                return Ok(());
             }
             NodeRequest::Locate { stripe } => {
                 let position = self.store.position(stripe)?;
                 session.reply(tag, &NodeReply::Located { position });
-                return Ok(());
             }
             NodeRequest::ReadRange { stripe, offset, length, op } => {
-                return self.read_range(tag, stripe, (offset, length), op, session);
+                self.read_range(tag, stripe, (offset, length), op, session)?;
             }
             NodeRequest::Scan { since, after, count, ref partitions } => {
                 if count == 0 {
@@ -193,97 +189,83 @@ impl Holdings {
                 }
                 let wanted = Wanted { partitions, since, after, count: usize::from(count) };
                 session.reply(tag, &NodeReply::Chunks(self.store.scan(wanted)));
-                return Ok(());
             }
             NodeRequest::Inspect { stripe } => {
                 let is_damaged = self.store.look_at(stripe).is_some_and(|looked| looked.is_damaged);
                 let mut inspected = self.store.chunk(stripe)?.inspect()?;
                 inspected.report.damaged |= is_damaged;
                 session.reply(tag, &NodeReply::Inspected(inspected));
-                return Ok(());
             }
             NodeRequest::Fence { partition, epoch, next } => {
                 let joined = self.fence(partition, epoch, next, now_us)?;
                 session.reply(tag, &NodeReply::Fenced { joined });
-                return Ok(());
             }
-            NodeRequest::Open(ref description) => self.open(description)?,
-            NodeRequest::Install { ref description, bytes } => self.install(description, bytes)?,
-            NodeRequest::Seal { stripe, last, chunk_last, sum } => self.seal(stripe, last, chunk_last, sum)?,
+            _ => {
+                self.change(now_us, request)?;
+                session.reply(tag, &self.done());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is answered with a mere "done".
+    fn change(&mut self, now_us: u64, request: &NodeRequest<'_>) -> Result<(), No> {
+        match *request {
+            NodeRequest::Open(ref description) => self.open(description),
+            NodeRequest::Install { ref description, bytes } => self.install(description, bytes),
+            NodeRequest::Seal { stripe, last, chunk_last, sum } => {
+                Ok(self.own_chunk(stripe)?.seal(last, chunk_last, sum)?)
+            }
             NodeRequest::Free { first, count, epoch, partition, up_to } => {
                 self.fences.check(partition, epoch)?;
                 self.store.free_up_to(first, count, partition, up_to)?;
                 self.orders.free(first, count, up_to);
+                Ok(())
             }
-            NodeRequest::Close { stripe, epoch, last } => self.close(stripe, epoch, last)?,
-            NodeRequest::Ping | NodeRequest::ProbeWrite => {}
+            NodeRequest::Close { stripe, epoch, last } => Ok(self.chunk_for(stripe, epoch)?.close(epoch, last)?),
+            NodeRequest::Reconfigure { stripe, epoch, configuration, ref members } => {
+                let node = self.node;
+                let mut chunk = self.chunk_for(stripe, epoch)?;
+                if members.0.get(chunk.index()) != Some(&node) {
+                    return Err(Refusal::Invalid.into());
+                }
+                Ok(chunk.reconfigure(configuration, members)?)
+            }
+            NodeRequest::Ping | NodeRequest::ProbeWrite => Ok(()),
             // One core decides for the node.
-            NodeRequest::Renew { .. } | NodeRequest::Release { .. } if self.core != 0 => {
-                return Err(Refusal::Invalid.into());
-            }
-            NodeRequest::Renew { epoch, lease_us, ref partitions } => {
+            NodeRequest::Renew { epoch, lease_us, ref partitions } if self.core == 0 => {
                 if self.fences.renew(epoch, lease_us, partitions, now_us)? {
                     self.keep_fences()?;
                 }
+                Ok(())
             }
-            NodeRequest::Release { partition, epoch } => {
+            NodeRequest::Release { partition, epoch } if self.core == 0 => {
                 self.fences.release(partition, epoch)?;
-                self.keep_fences()?;
-            }
-            NodeRequest::Reconfigure { stripe, epoch, configuration, ref members } => {
-                self.reconfigure(stripe, epoch, configuration, members)?;
+                self.keep_fences()
             }
             // The node handles greetings and orders before it asks here.
-            NodeRequest::Hello(_) | NodeRequest::Peer(_) | NodeRequest::Rebuild { .. } => {
-                return Err(Refusal::Invalid.into());
-            }
+            _ => Err(Refusal::Invalid.into()),
         }
-        session.reply(tag, &self.done());
-        Ok(())
     }
 
     fn append(&mut self, stripe: StripeId, append: &Append<'_>) -> Result<OpNumber, No> {
-        let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, epoch) = chunk.ownership()?;
-        self.fences.check(partition, epoch)?;
-        Ok(chunk.append(append)?)
+        Ok(self.own_chunk(stripe)?.append(append)?)
     }
 
-    fn stable(&mut self, stripe: StripeId, stable: OpNumber) -> Result<(), No> {
-        let mut chunk = self.store.chunk_mut(stripe)?;
+    /// A chunk that is changed by the owner which made it.
+    fn own_chunk(&mut self, stripe: StripeId) -> Result<ChunkMut<'_>, No> {
+        let chunk = self.store.chunk_mut(stripe)?;
         let (partition, epoch) = chunk.ownership()?;
         self.fences.check(partition, epoch)?;
-        Ok(chunk.stable(stable)?)
+        Ok(chunk)
     }
 
-    fn seal(&mut self, stripe: StripeId, last: OpNumber, chunk_last: OpNumber, sum: u32) -> Result<(), No> {
-        let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, epoch) = chunk.ownership()?;
-        self.fences.check(partition, epoch)?;
-        Ok(chunk.seal(last, chunk_last, sum)?)
-    }
-
-    fn close(&mut self, stripe: StripeId, epoch: Epoch, last: OpNumber) -> Result<(), No> {
-        let mut chunk = self.store.chunk_mut(stripe)?;
+    /// A chunk that is changed by an owner of this epoch, whoever made it.
+    fn chunk_for(&mut self, stripe: StripeId, epoch: Epoch) -> Result<ChunkMut<'_>, No> {
+        let chunk = self.store.chunk_mut(stripe)?;
         let (partition, _) = chunk.ownership()?;
         self.fences.check(partition, epoch)?;
-        Ok(chunk.close(epoch, last)?)
-    }
-
-    fn reconfigure(
-        &mut self,
-        stripe: StripeId,
-        epoch: Epoch,
-        configuration: Configuration,
-        members: &Members,
-    ) -> Result<(), No> {
-        let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, _) = chunk.ownership()?;
-        self.fences.check(partition, epoch)?;
-        if members.0.get(chunk.index()) != Some(&self.node) {
-            return Err(Refusal::Invalid.into());
-        }
-        Ok(chunk.reconfigure(configuration, members)?)
+        Ok(chunk)
     }
 
     fn fence(&mut self, partition: u16, epoch: Epoch, next: StripeId, now_us: u64) -> Result<StripeId, No> {

@@ -30,6 +30,7 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use crate::limits::ROUNDS_MAX;
+use crate::median::median;
 use crate::output::write_results;
 use crate::peers::ClusterOptions;
 use crate::sizes::SizeDistribution;
@@ -201,14 +202,13 @@ fn rate_of(options: &ShorttailOptions, figure: Figure, subjects: &[Subject]) -> 
         Ok(measure::measure(options, figure, first, repetition, None)?.throughput_per_s)
     });
     let carried = carried.collect::<anyhow::Result<Vec<f64>>>()?;
-    Ok(Some(crate::compare::median(carried) * options.rate_share))
+    Ok(Some(median(carried) * options.rate_share))
 }
 
 fn rows(figure: Figure, subjects: &[Subject], samples: &[Sample]) -> Vec<Row> {
     let medians = subjects.iter().map(|subject| {
         let mine: Vec<&Sample> = samples.iter().filter(|sample| sample.label == subject.label).collect();
-        let over =
-            |value: &dyn Fn(&Sample) -> f64| crate::compare::median(mine.iter().map(|sample| value(sample)).collect());
+        let over = |value: &dyn Fn(&Sample) -> f64| median(mine.iter().map(|sample| value(sample)));
         Row {
             subject: subject.clone(),
             average_ms: over(&|sample| sample.all.mean_us / 1e3),

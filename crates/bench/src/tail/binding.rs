@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use super::counters::Counters;
 use super::{SHAPE, TailOptions, node_memory_mib};
-use crate::compare::median;
 use crate::faults::{Fault, Victim};
 use crate::load::{self, KeyChoiceName, LoadOptions, check};
+use crate::median::median;
 use crate::peers::Running;
 use crate::scene::{COUNTERS_LAG, Scene};
 use crate::sizes::SizeDistribution;
@@ -162,7 +162,7 @@ fn measure(options: &TailOptions, round: usize, way: Way, flag: String) -> anyho
 
 fn points(runs: &[Run]) -> Vec<Point> {
     let point = |way: Way| {
-        let of = |figure: &dyn Fn(&Run) -> f64| median(runs.iter().filter(|run| run.way == way).map(figure).collect());
+        let of = |figure: &dyn Fn(&Run) -> f64| median(runs.iter().filter(|run| run.way == way).map(figure));
         Point {
             way,
             extra_requests: of(&|run| run.extra_requests),

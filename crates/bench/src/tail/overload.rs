@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::counters::Counters;
 use super::{TailOptions, capacity, loaded, open_loop};
 use crate::load::check;
+use crate::median::median;
 use crate::scene::Scene;
 
 /// What was measured.
@@ -61,9 +62,8 @@ pub fn play(options: &TailOptions) -> anyhow::Result<Overload> {
             runs.push(Run { hedge, operations, throughput_per_s, hedge_share, counters, errors });
         }
     }
-    let of = |hedge: &str, figure: &dyn Fn(&Run) -> f64| {
-        crate::compare::median(runs.iter().filter(|run| run.hedge == hedge).map(figure).collect())
-    };
+    let of =
+        |hedge: &str, figure: &dyn Fn(&Run) -> f64| median(runs.iter().filter(|run| run.hedge == hedge).map(figure));
     let is_counted = runs.iter().all(|run| run.hedge_share.is_some());
     Ok(Overload {
         rate_per_s: rate_per_s.unwrap_or_default(),

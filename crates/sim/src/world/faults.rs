@@ -267,23 +267,27 @@ impl World {
 
     /// As [`World::flip_bits`]; one seed chooses the same bits.
     pub fn flip_bits_by(&mut self, node: usize, count: u32, seed: u64) -> u32 {
+        self.is_spoilt = true;
         self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, seed)).sum()
     }
 
     /// A bit in the header of each sealed chunk of a node turns over, the bit `first` of the first one, the next of each
     /// other one; of how many.
     pub fn flip_header_bits(&mut self, node: usize, first: usize) -> usize {
+        self.is_spoilt = true;
         let cores = &mut self.nodes[node].cores;
         cores.iter_mut().fold(0, |flipped, core| flipped + core.flip_header_bits(first + flipped))
     }
 
     /// A bit of each parity chunk that a node holds of stripes that take appends turns over; how many did.
     pub fn flip_open_parities(&mut self, node: usize) -> u32 {
+        self.is_spoilt = true;
         self.nodes[node].cores.iter_mut().map(shorttail_node::Node::flip_open_parities).sum()
     }
 
     /// So many sealed chunks of each core of a node can no longer be identified; how many.
     pub fn tear_descriptions(&mut self, node: usize, count: usize) -> u32 {
+        self.is_spoilt = true;
         self.nodes[node].cores.iter_mut().map(|core| core.tear_descriptions(count)).sum()
     }
 

@@ -120,6 +120,9 @@ impl World {
 
     /// All is whole, so as many nodes may lose their memory as the code survives.
     fn lose_victims(&mut self) {
+        if self.is_spoilt {
+            return;
+        }
         for node in self.victims() {
             self.crash_node(node, LAST_NODES_AWAY_US);
         }

@@ -106,6 +106,8 @@ pub struct World {
     clients: Clients,
     /// Nodes that may lose their memory: as many as may fail.
     victims: BTreeSet<usize>,
+    /// A scenario spoilt chunks, and nobody need have noticed.
+    is_spoilt: bool,
     /// Which core of a node a session is for.
     core_of_session: BTreeMap<u64, u16>,
     incarnation_next: u64,
@@ -168,6 +170,7 @@ impl World {
             trace: Trace::default(),
             history,
             victims,
+            is_spoilt: false,
             core_of_session: BTreeMap::new(),
             incarnation_next: 1,
             is_active: false,

@@ -79,9 +79,15 @@ impl<C: Command> Engine<C> {
         let wants_value =
             |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.wants() == Wants::Value);
         let wants_value = lock.queue.iter().take(COMBINE_MAX).any(wants_value);
+        self.begin_lookup_of(key, LookupPurpose::Round { lock: key, wants_value });
+    }
+
+    /// Looks for a lock's key.
+    fn begin_lookup_of(&mut self, key: PoolKey, purpose: LookupPurpose<C>) {
+        let Some(lock) = self.locks.get(key) else { return };
         let bytes = KeyBytes::from_slice(&lock.key);
         let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
-        self.begin_lookup(looked_for, LookupPurpose::Round { lock: key, wants_value });
+        self.begin_lookup(looked_for, purpose);
     }
 
     /// The current object is known.
@@ -107,10 +113,7 @@ impl<C: Command> Engine<C> {
     pub(in crate::engine) fn verify_doubtful(&mut self) {
         for key in std::mem::take(&mut self.doubtful) {
             let Some(version) = self.round_mut(key).map(|round| round.version) else { continue };
-            let Some(lock) = self.locks.get(key) else { continue };
-            let bytes = KeyBytes::from_slice(&lock.key);
-            let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
-            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key, version });
+            self.begin_lookup_of(key, LookupPurpose::Verify { lock: key, version });
         }
     }
 
@@ -196,9 +199,7 @@ impl<C: Command> Engine<C> {
         }
         lock.phase = LockPhase::Writing(Box::new(round));
         if needs_verification {
-            let bytes = KeyBytes::from_slice(&lock.key);
-            let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
-            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key, version });
+            self.begin_lookup_of(key, LookupPurpose::Verify { lock: key, version });
         }
         self.send_round(key);
     }
