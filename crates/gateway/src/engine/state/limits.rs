@@ -191,7 +191,7 @@ pub const HUNG_DEADLINES: u64 = 20;
 /// meanwhile.
 pub const TALKING_DEADLINES: u64 = 2 * HUNG_DEADLINES;
 
-/// As many make a node suspect for who takes over.
+/// Request deadlines after which a node that owes an answer is suspect while this owner takes over.
 pub const TAKE_OVER_DEADLINES: u64 = 5;
 
 /// Microseconds until a part of a greeting that is not answered is taken for lost.
