@@ -290,6 +290,7 @@ impl Coordinator {
         gateway.status = status;
         gateway.untold_losses = 0;
         gateway.has_told = true;
+        gateway.is_unheard = false;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
         self.note_told_losses(id);
         self.note_met(now);

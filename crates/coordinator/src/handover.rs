@@ -83,7 +83,7 @@ impl Coordinator {
         if self.tenures.hand_over.is_some() {
             return self.order_when_prepared(now);
         }
-        if !self.is_quiet() {
+        if !self.is_quiet() || !self.are_epochs_told() {
             return;
         }
         let drained = self.durable.tenures.iter().find(|(_, tenure)| !self.may_own(tenure.gateway));

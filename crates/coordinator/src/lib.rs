@@ -30,6 +30,7 @@ mod problems;
 mod reach;
 mod recent;
 mod register;
+mod restored;
 mod retiring;
 mod seat;
 mod status;

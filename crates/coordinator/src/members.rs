@@ -127,6 +127,8 @@ pub struct GatewayMember {
     pub status: GatewayStatus,
     /// It was told since this connection came.
     pub has_told: bool,
+    /// It goes on from before this coordinator's reign, and has not told of its tenures yet.
+    pub is_unheard: bool,
     /// It was gone when another one was heard and none had been: it may have been out of sight as they all were.
     pub is_missed: bool,
     /// Nodes that were given up with what they held since the status was told.

@@ -202,7 +202,7 @@ impl Coordinator {
     }
 
     pub(crate) fn cut_off(&mut self, id: u16) {
-        if self.is_cut_off(id) || self.durable.epoch >= Epoch::MAX.0 {
+        if self.is_cut_off(id) || !self.are_epochs_told() || self.durable.epoch >= Epoch::MAX.0 {
             return;
         }
         self.durable.epoch += 1;

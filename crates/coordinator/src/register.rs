@@ -271,6 +271,7 @@ impl Coordinator {
             self.count_losses_anew(now);
         }
         let known = self.gateways.get(&id);
+        let is_unheard = known.map_or(registration.session.is_some(), |known| known.is_unheard);
         let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
         let (mut status, recent, reach) = remembered.unwrap_or_default();
         let mut counted_before = known.map(|known| known.counted_before.clone()).unwrap_or_default();
@@ -288,6 +289,7 @@ impl Coordinator {
             registration,
             status,
             has_told: false,
+            is_unheard,
             is_missed: false,
             untold_losses,
             recent,

@@ -116,15 +116,6 @@ impl Coordinator {
         }
     }
 
-    /// An epoch that was never handed out shows that the state was put back from an older backup: none is used again.
-    fn note_epochs(&mut self, standings: &[Standing]) {
-        let epochs = standings.iter().map(|standing| standing.epoch).filter(|epoch| *epoch <= Epoch::MAX);
-        if let Some(epoch) = epochs.max().filter(|epoch| epoch.0 > self.durable.epoch) {
-            self.durable.epoch = epoch.0;
-            self.persist();
-        }
-    }
-
     /// The operator wants a gateway to own nothing any more.
     ///
     /// # Errors
@@ -339,7 +330,7 @@ impl Coordinator {
         if !loads.is_empty() {
             self.tenures.gathering_since_us.get_or_insert(now.mono_us);
         }
-        if loads.is_empty() || voters.len() <= self.settings.code.tolerance() {
+        if loads.is_empty() || voters.len() <= self.settings.code.tolerance() || !self.are_epochs_told() {
             return;
         }
         let mut ended: Vec<u32> = self.ended_tenures(now);

@@ -76,6 +76,21 @@ fn what_a_gateway_cannot_prove_goes_to_those_that_reach_enough_nodes() {
     assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
 }
 
+/// The epoch that it is to prepare for may be that of a gateway that has not told of its own yet.
+#[test]
+fn nobody_is_cut_off_before_all_that_are_there_told_of_their_epochs() {
+    let (mut stage, [_, _, three]) = served();
+    stage.is_cut(three);
+    stage.pass_ms(UNPROVEN_MS_MAX);
+    let session = GatewaySession { cluster_id: ClusterId(77), gateway_id: 40 };
+    let (unheard, _) = stage.scene.gateway(Some(session));
+    let epoch = stage.scene.persisted.epoch;
+    stage.pass_ms(200);
+    assert_eq!((stage.scene.persisted.epoch, stage.loads()[&three]), (epoch, 4));
+    stage.scene.tell(unheard, sees(&[]));
+    assert_eq!(stage.loads().get(&three), None);
+}
+
 /// It owns nothing by then, and is asked all the same what it reaches.
 #[test]
 fn a_gateway_that_was_cut_off_is_dealt_nothing_until_it_reaches_enough_nodes() {

@@ -7,6 +7,7 @@ use shorttail_units::Epoch;
 use super::*;
 
 mod losses;
+mod restored;
 mod silent;
 
 /// A message that names a tenure leaves only when the tenure is on disk just so.
@@ -605,10 +606,10 @@ fn an_epoch_that_a_gateway_knows_is_not_handed_out_again() {
     let standings = &mut stage.gateways.get_mut(&id).expect("known").standings;
     *standings = [(7, standing), (u32::MAX, beyond)].into();
     stage.beat();
-    assert_eq!(stage.scene.persisted.epoch, 7);
+    assert_eq!(stage.scene.persisted.epoch, 7 + EPOCHS_SKIPPED);
     let other = stage.join();
     stage.close(id);
-    assert_eq!(stage.owners(), [(8, other, 4)]);
+    assert_eq!(stage.owners(), [(8 + EPOCHS_SKIPPED, other, 4)]);
 }
 
 #[test]
