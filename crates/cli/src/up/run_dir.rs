@@ -2,6 +2,9 @@
 //!
 //! A run that was killed outright leaves its directory behind; the next one finds that nobody holds its lock, and
 //! removes it.
+//!
+//! What lies in /tmp for long is removed there: sockets, that nobody reads or writes by their names, after ten days.
+//! systemd-tmpfiles leaves a directory alone that somebody has locked itself, with all that is in it.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -23,9 +26,16 @@ pub struct RunDir {
     state: PathBuf,
     /// Where memory files of nodes are, if there are any; a directory of this run alone unless the user gave one.
     memory: Option<PathBuf>,
-    _memory_dir: Option<(TempDir, File)>,
-    /// Held while this run lives: the next one removes what nobody holds.
-    _lock: File,
+    _memory_dir: Option<(TempDir, Held)>,
+    _held: Held,
+}
+
+/// Locks that are held while this run lives, however it ends.
+struct Held {
+    /// The next run removes what nobody holds.
+    _file: File,
+    /// Whoever tidies up leaves it alone.
+    _dir: File,
 }
 
 impl RunDir {
@@ -48,9 +58,9 @@ impl RunDir {
         if longest.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
             bail!("--dir {}: the path is too long for the sockets below it", parent.display());
         }
-        let lock = lock(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;
+        let held = hold(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;
         let state = dir.map_or_else(|| made.path().join("coordinator"), |_| parent.join("coordinator"));
-        Ok(RunDir { dir: made, state, memory: None, _memory_dir: None, _lock: lock })
+        Ok(RunDir { dir: made, state, memory: None, _memory_dir: None, _held: held })
     }
 
     /// Nodes are to keep their memory in files: in the user's directory, where the next run finds them, or in memory
@@ -69,9 +79,9 @@ impl RunDir {
         let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
         let made = made.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
-        let lock = lock(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;
+        let held = hold(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;
         self.memory = Some(made.path().to_owned());
-        self._memory_dir = Some((made, lock));
+        self._memory_dir = Some((made, held));
         Ok(())
     }
 
@@ -124,12 +134,14 @@ impl RunDir {
 }
 
 /// The file appears under its name only once it is locked, so that nobody takes a starting run for a dead one.
-fn lock(dir: &Path) -> std::io::Result<File> {
-    let beside = dir.join("lock.new");
+fn hold(path: &Path) -> std::io::Result<Held> {
+    let dir = File::open(path)?;
+    dir.lock()?;
+    let beside = path.join("lock.new");
     let file = File::create_new(&beside)?;
     file.lock()?;
-    std::fs::rename(&beside, dir.join(LOCK))?;
-    Ok(file)
+    std::fs::rename(&beside, path.join(LOCK))?;
+    Ok(Held { _file: file, _dir: dir })
 }
 
 /// Removes the directories of runs that are no more. Whatever cannot be looked at or removed is left alone.
@@ -171,6 +183,18 @@ mod tests {
         let _next = RunDir::create(Some(parent.path())).expect("made");
         assert!(living.path().is_dir() && starting.is_dir());
         assert!(!killed.exists());
+    }
+
+    /// As systemd-tmpfiles asks before it looks into a directory.
+    #[test]
+    fn a_run_holds_its_directories_themselves() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let mut run = RunDir::create(Some(parent.path())).expect("made");
+        run.keep_memory(None).expect("made");
+        for path in [run.path(), run.memory.as_deref().expect("kept")] {
+            let asked = File::open(path).expect("a directory").try_lock();
+            assert!(matches!(asked, Err(TryLockError::WouldBlock)), "{}: {asked:?}", path.display());
+        }
     }
 
     #[test]
