@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use shorttail_server::config::{AddressError, CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions};
+use shorttail_server::coordinator::METADATA_FORMAT;
 use shorttail_server::node::MEMORY_FILE_LAYOUT;
 use shorttail_wire::control::CONTROL_PROTOCOL_VERSION;
 use shorttail_wire::gateway::GATEWAY_PROTOCOL_VERSION;
@@ -39,7 +40,7 @@ cluster.";
 static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{}\ncontrol protocol {CONTROL_PROTOCOL_VERSION}, node protocol {PROTOCOL_VERSION}, gateway protocol \
-         {GATEWAY_PROTOCOL_VERSION}, memory file {MEMORY_FILE_LAYOUT}",
+         {GATEWAY_PROTOCOL_VERSION}, memory file {MEMORY_FILE_LAYOUT}, metadata format {METADATA_FORMAT}",
         env!("CARGO_PKG_VERSION")
     )
 });

@@ -91,6 +91,7 @@ fn what_only_prints_succeeds() {
     for (line, wanted) in [
         (&["--version"][..], concat!("shorttail ", env!("CARGO_PKG_VERSION"), "\ncontrol protocol ")),
         (&["--version"], ", memory file STM"),
+        (&["--version"], ", metadata format "),
         (&["--help"], "shorttail up"),
         (&["up", "--help"], "--node-memory"),
         (&["node", "--help"], "Examples:"),

@@ -39,6 +39,7 @@ use crate::net::{Accepting, Listener, OtherEnd};
 use connection::{Connection, FIRST_BYTES_MAX, ReadEnd, SendEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
+pub use metadata::METADATA_FORMAT;
 use metadata::keeper::Keeper;
 use seen_from::Hidden;
 use stopper::Stopper;

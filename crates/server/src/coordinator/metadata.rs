@@ -89,6 +89,9 @@ pub fn open(place: &MetadataPlace, name: &str, clock: Clock) -> anyhow::Result<B
     })
 }
 
+/// The layout of the state that this program reads and writes.
+pub const METADATA_FORMAT: u32 = Durable::FORMAT;
+
 /// Of a state in any layout.
 #[derive(Deserialize)]
 struct Layout {
@@ -98,8 +101,8 @@ struct Layout {
 /// The state from its JSON; `place` says where it lay.
 fn decode(text: &str, place: &str) -> anyhow::Result<Durable> {
     let Layout { format } = serde_json::from_str(text).with_context(|| damaged(place))?;
-    if format != Durable::FORMAT {
-        bail!("{place} has format {format}, this program knows {}", Durable::FORMAT);
+    if format != METADATA_FORMAT {
+        bail!("{place} has format {format}, this program knows {METADATA_FORMAT}");
     }
     serde_json::from_str(text).map_err(|error| {
         let told = if error.is_data() { unlike(place) } else { damaged(place) };

@@ -45,8 +45,8 @@ pub struct Etcd {
 /// What the cluster was made with, as one that stands by found it.
 #[derive(Default)]
 struct MadeWith {
-    /// The revision at which the state was first saved: another one is another cluster.
-    created: i64,
+    /// Of the state that was decoded last.
+    revision: i64,
     choice: Option<DurableChoice>,
 }
 
@@ -146,11 +146,12 @@ impl Etcd {
         Ok(Answer::Found { leader: entry(&self.leader_key), state: entry(&self.state_key) })
     }
 
-    /// What the cluster was made with, which stays: the state is decoded until that is known.
+    /// What the cluster was made with. That stays, but each state is decoded: a later version may lead, and write what this
+    /// one cannot read. Better it says so now than when it is to lead.
     fn choice(&mut self, state: Option<&Entry>) -> anyhow::Result<Option<DurableChoice>> {
         let Some(state) = state else { return Ok(None) };
-        if self.made_with.choice.is_none() || self.made_with.created != state.created {
-            self.made_with = MadeWith { created: state.created, choice: decode_bytes(&state.value)?.choice };
+        if self.made_with.revision != state.changed {
+            self.made_with = MadeWith { revision: state.changed, choice: decode_bytes(&state.value)?.choice };
         }
         Ok(self.made_with.choice.clone())
     }

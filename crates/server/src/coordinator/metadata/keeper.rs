@@ -118,7 +118,11 @@ impl Worker {
         loop {
             let wait = match self.turn() {
                 Ok(wait) => wait,
-                Err(error) => return self.tell(Err(error)),
+                Err(error) => {
+                    // It may just have won: nobody else would lead before its lease ends.
+                    self.store.resign();
+                    return self.tell(Err(error));
+                }
             };
             match self.jobs.recv_timeout(wait) {
                 Ok(Job::Save { reign, durable }) => self.candidate.save(reign, *durable),

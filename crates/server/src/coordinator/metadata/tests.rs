@@ -4,7 +4,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use base64::Engine;
 
 use super::etcd::Etcd;
 use super::file::Directory;
@@ -269,6 +273,65 @@ fn who_stands_by_learns_what_the_cluster_was_made_with() {
     assert_eq!(found(), state(1).choice);
     first.save(&state(2)).expect("saved");
     assert_eq!(found(), state(1).choice, "it stays");
+}
+
+/// The one that leads is of a later version.
+#[test]
+fn who_stands_by_says_that_it_cannot_read_what_is_saved() {
+    let server = EtcdServer::start();
+    let (mut first, mut second) = (server.open("first"), server.open("second"));
+    won(first.campaign());
+    first.save(&state(1)).expect("saved");
+    assert!(matches!(second.campaign(), Ok(Campaign::Lost { .. })));
+    let later = serde_json::to_string(&state(2)).expect("plain data").replacen('{', r#"{"later":1,"#, 1);
+    second.put_state(base64::engine::general_purpose::STANDARD.encode(later).as_bytes());
+    match second.campaign() {
+        Err(Trouble::Fatal(error)) => assert!(error.to_string().contains("start the version that wrote it"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A store that this version can never use, as it finds when it begins to lead.
+struct Unreadable(Arc<AtomicBool>);
+
+impl Metadata for Unreadable {
+    fn watch(&mut self, _: Changed) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn campaign(&mut self) -> Result<Campaign, Trouble> {
+        Err(Trouble::Fatal(anyhow::anyhow!("not as this program writes it")))
+    }
+
+    fn renew(&mut self) -> Result<Lease, Trouble> {
+        Ok(None)
+    }
+
+    fn save(&mut self, _: &Durable) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    fn resign(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn who_can_never_use_the_store_resigns_before_it_ends() {
+    let has_resigned = Arc::new(AtomicBool::new(false));
+    let poll = mio::Poll::new().expect("epoll");
+    let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker"));
+    let store = Box::new(Unreadable(Arc::clone(&has_resigned)));
+    let keeper = keeper::Keeper::start(store, Clock::start(), waker).expect("a thread");
+    let began = Instant::now();
+    let news = loop {
+        assert!(began.elapsed() < PATIENCE, "nothing is told");
+        match keeper.poll_news() {
+            Some(news) => break news,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert!(news.is_err() && has_resigned.load(Ordering::Acquire), "{news:?}");
 }
 
 #[test]
