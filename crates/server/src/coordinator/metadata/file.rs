@@ -14,8 +14,9 @@
 //! What is found is synced before it counts: it may be what a process renamed just before it died, and whoever acts on it is
 //! not to be followed by one that finds the state before it.
 //!
-//! What cannot be written (the disk is full) is written later: the old file is as it was. Only a sync that failed is the
-//! end: what the system still holds of the file is unknown, and another sync would say nothing of it.
+//! What cannot be written (the disk is full, as some file systems say only when they sync) is written later, all of it anew:
+//! the old file is as it was. Only a sync of the directory that failed is the end: which of both files a crash would leave
+//! is unknown, and another sync would say nothing of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -96,7 +97,7 @@ impl Directory {
         let new = self.path.join(NEW_NAME);
         let mut file = File::create(&new).map_err(later)?;
         file.write_all(text).map_err(later)?;
-        file.sync_all().map_err(never)?;
+        file.sync_all().map_err(later)?;
         std::fs::rename(&new, self.path.join(FILE_NAME)).map_err(later)?;
         File::open(&self.path).map_err(later)?.sync_all().map_err(never)
     }
