@@ -17,9 +17,13 @@
 //! What cannot be written (the disk is full, as some file systems say only when they sync) is written later, all of it anew:
 //! the old file is as it was. Only a sync of the directory that failed is the end: which of both files a crash would leave
 //! is unknown, and another sync would say nothing of it.
+//!
+//! The lock is on a file, so it says nothing of a directory that was removed and made again: there another coordinator may have
+//! its own. Who does not find its lock there any more ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
@@ -41,7 +45,7 @@ const SUM_MARK: &str = "\ncrc32c ";
 pub struct Directory {
     path: PathBuf,
     /// Released when the process ends, however it ends.
-    _lock: File,
+    lock: File,
 }
 
 impl Directory {
@@ -53,7 +57,7 @@ impl Directory {
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.with_context(|| format!("cannot open {}", lock_path.display()))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Directory { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Directory { path: path.to_owned(), lock }),
             Err(std::fs::TryLockError::WouldBlock) => bail!("another coordinator uses {}", path.display()),
             Err(std::fs::TryLockError::Error(error)) => {
                 Err(error).with_context(|| format!("cannot lock {}", lock_path.display()))
@@ -79,6 +83,20 @@ impl Directory {
         Ok(State::Known(state))
     }
 
+    /// Is the lock that is held the one that another process would ask for?
+    fn find_lock(&self) -> io::Result<anyhow::Result<()>> {
+        let held = self.lock.metadata()?;
+        let is_held = |found: std::fs::Metadata| (found.dev(), found.ino()) == (held.dev(), held.ino());
+        Ok(match std::fs::metadata(self.path.join(LOCK_NAME)).map(is_held) {
+            Ok(true) => Ok(()),
+            Err(error) if !is_absent(&error) => return Err(error),
+            _ => Err(anyhow!(
+                "{} was removed or replaced while this coordinator used it: another one may use what is there now",
+                self.path.display()
+            )),
+        })
+    }
+
     fn encode(durable: &Durable) -> anyhow::Result<Vec<u8>> {
         let mut text = serde_json::to_vec(durable).context("cannot serialise the state")?;
         let sum = sum_of(&text);
@@ -94,6 +112,7 @@ impl Directory {
         let cannot = |error| format!("cannot save the state in {}: {error}", self.path.display());
         let later = |error| Trouble::Away(cannot(error));
         let never = |error| Trouble::Fatal(anyhow!(cannot(error)));
+        self.find_lock().map_err(later)?.map_err(Trouble::Fatal)?;
         let new = self.path.join(NEW_NAME);
         let mut file = File::create(&new).map_err(later)?;
         file.write_all(text).map_err(later)?;
@@ -101,6 +120,11 @@ impl Directory {
         std::fs::rename(&new, self.path.join(FILE_NAME)).map_err(later)?;
         File::open(&self.path).map_err(later)?.sync_all().map_err(never)
     }
+}
+
+/// Also if what was a directory is none any more.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// With all above it, if it is not there. What was made is synced where that is allowed; the one right above always is: it may

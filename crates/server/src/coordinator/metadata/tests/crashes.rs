@@ -207,6 +207,29 @@ fn a_file_that_cannot_be_synced_replaces_nothing_and_is_written_anew() {
     assert_eq!(epoch_in(dir.path()), 2);
 }
 
+/// Its lock is gone with the directory: another coordinator may be in the new one.
+#[test]
+fn a_directory_that_was_made_again_is_not_written_to() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = dir.path().join("state");
+    for is_made_again in [true, false] {
+        let mut old = directory(&place);
+        old.save(&whole(1)).expect("saved");
+        std::fs::remove_dir_all(&place).expect("removed");
+        let new = is_made_again.then(|| {
+            let mut new = directory(&place);
+            new.save(&whole(7)).expect("saved");
+            new
+        });
+        match old.save(&whole(2)) {
+            Err(Trouble::Fatal(error)) => assert!(error.to_string().contains("was removed or replaced"), "{error}"),
+            other => panic!("{other:?}"),
+        }
+        drop(new);
+        assert_eq!(epoch_in(&place), if is_made_again { 7 } else { 0 });
+    }
+}
+
 /// Nor is it known to outlive the machine: who acted on it might be followed by one that finds the state of before.
 #[test]
 fn a_state_that_is_read_and_cannot_be_synced_does_not_count() {
