@@ -16,7 +16,8 @@
 //!
 //! Whether a save may happen is decided by the store in one transaction. So a coordinator that was stopped beyond its
 //! lease changes nothing, whatever its clock says; its clock only tells when to stop pretending. A transaction whose
-//! answer was lost may have happened: the next one finds what it wrote itself, and takes it as done.
+//! answer was lost may have happened: the next one finds what it wrote itself, and takes it as done. What is to be saved
+//! again is looked for first, as a store that is slow to write may be quick to say what it has.
 //!
 //! A state that was there and is not any more was deleted by somebody: that is no new cluster. The one that is known is not
 //! put back either, as nobody knows why it went; nobody leads until a state is there again.
@@ -48,6 +49,8 @@ pub enum Question {
     Lead {
         lease: i64,
     },
+    /// Both keys are got.
+    Look,
     /// If the leader's key is of this reign and the state of this revision, the state is put; both keys are got.
     Save {
         reign: i64,
@@ -162,6 +165,11 @@ enum Doing {
         sent_us: u64,
     },
     Leading,
+    /// For what was to be saved before, with the question that saves it.
+    Looking {
+        reign: i64,
+        save: Question,
+    },
     Saving {
         reign: i64,
     },
@@ -198,9 +206,15 @@ impl Claim {
     /// Replaces the state; `None`: it does not lead.
     pub fn save(&mut self, text: Vec<u8>) -> Option<Question> {
         let (reign, revision) = (self.reign?, self.seen.revision?);
+        let may_be_saved = self.seen.tried.as_ref() == Some(&text);
         self.seen.tried = Some(text.clone());
+        let save = Question::Save { reign, revision, text };
+        if may_be_saved {
+            self.doing = Doing::Looking { reign, save };
+            return Some(Question::Look);
+        }
         self.doing = Doing::Saving { reign };
-        Some(Question::Save { reign, revision, text })
+        Some(save)
     }
 
     /// Leads no more; the lease that is to be ended. Should it lead again, all that it finds is news: its machine is gone.
@@ -213,6 +227,11 @@ impl Claim {
     /// The lease at hand, which may have ended.
     pub fn lease(&self) -> Option<i64> {
         self.lease.map(|lease| lease.id)
+    }
+
+    /// Until when it surely lasts, by the own clock.
+    pub fn lease_until_us(&self) -> Option<u64> {
+        self.lease.map(|lease| lease.term.until_us)
     }
 
     /// Takes the answer to the last question.
@@ -246,6 +265,14 @@ impl Claim {
                 self.lease = None;
                 Step::Done(Outcome::Away("the lease ended while it was used".to_owned()))
             }
+            (Doing::Looking { reign, save }, Answer::Found { leader, state }) => {
+                let (leader, tried) = (leader.as_ref(), self.seen.tried.as_ref());
+                if state.as_ref().map(|state| &state.value) == tried {
+                    return Step::Done(self.handle_saved(reign, leader, state));
+                }
+                self.doing = Doing::Saving { reign };
+                Step::Ask(save)
+            }
             (Doing::Saving { reign }, Answer::Found { leader, state }) => {
                 Step::Done(self.handle_saved(reign, leader.as_ref(), state))
             }
@@ -254,7 +281,7 @@ impl Claim {
                 self.lease.take_if(|lease| lease.term.until_us + LET_GO_US <= now_us);
                 Step::Done(Outcome::Away(why))
             }
-            (Doing::Saving { .. }, Answer::NoLease) => Step::Done(Outcome::Lapsed),
+            (Doing::Looking { .. } | Doing::Saving { .. }, Answer::NoLease) => Step::Done(Outcome::Lapsed),
             (Doing::Nothing, answer) => panic!("nothing was asked, and {answer:?} answered"),
             (_, Answer::Away(why)) => Step::Done(Outcome::Away(why)),
             (doing, answer) => panic!("{answer:?} is no answer to {doing:?}"),

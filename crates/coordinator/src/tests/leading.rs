@@ -61,6 +61,31 @@ fn a_save_that_the_store_refused_ends_the_reign() {
     }
 }
 
+/// A store that is slow to write would lose the answer to each attempt.
+#[test]
+fn what_may_be_saved_is_looked_for_before_it_is_saved_again() {
+    let lost = || {
+        let mut claim = leader();
+        let save = claim.save("two".into()).expect("leads");
+        claim.handle(0, Answer::Away("lost".into()));
+        assert_eq!(claim.save("two".into()), Some(Question::Look));
+        (claim, save)
+    };
+    let (mut claim, _) = lost();
+    assert_eq!(claim.handle(0, found((7, LEASE), Some(("two", 9)))), Step::Done(Outcome::Saved));
+    let next = claim.save("three".into()).expect("leads");
+    assert_eq!(next, Question::Save { reign: 7, revision: 9, text: "three".into() });
+    let (mut claim, save) = lost();
+    asks(&claim.handle(0, found((7, LEASE), Some(("one", 5)))), &save);
+    assert_eq!(claim.handle(0, found((7, LEASE), Some(("two", 9)))), Step::Done(Outcome::Saved));
+    let (mut claim, _) = lost();
+    let another = found((8, LEASE + 1), Some(("two", 9)));
+    assert_eq!(claim.handle(0, another), Step::Done(Outcome::Lapsed), "another one went on from it");
+    let (mut claim, _) = lost();
+    assert_eq!(claim.handle(0, Answer::Away("lost".into())), Step::Done(Outcome::Away("lost".into())));
+    assert_eq!(claim.save("two".into()), Some(Question::Look), "it is still not known");
+}
+
 #[test]
 fn what_is_no_news_is_told_from_what_another_one_saved() {
     let lost = |claim: &mut Claim| {

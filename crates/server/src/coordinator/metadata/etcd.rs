@@ -13,6 +13,8 @@ mod client;
 mod messages;
 mod watch;
 
+use std::time::Duration;
+
 use anyhow::Context;
 use serde_json::{Value, json};
 use shorttail_coordinator::claim::{Answer, Claim, Entry, Found, Outcome, Question, Step};
@@ -21,7 +23,7 @@ use shorttail_coordinator::{Durable, DurableChoice};
 use super::{Campaign, Changed, Lease, Metadata, State, Trouble, decode};
 use crate::clock::Clock;
 use crate::config::EtcdConfig;
-use client::{Client, bytes};
+use client::{Client, TIMEOUT, bytes};
 use messages::{Granted, Kept, Transacted};
 use watch::Watch;
 
@@ -29,6 +31,10 @@ use watch::Watch;
 /// settings. Should a gateway die with the leader, requests for what it owned wait this long and as long again, and no
 /// longer than requests wait.
 pub const LEASE_S: i64 = 2;
+/// The longest that anything written is waited for: nearly what a lease that was just prolonged leaves.
+const CHANGE_MAX: Duration = Duration::from_millis(1200);
+/// Of a lease, what is kept to prolong it: the rest after a question in vain (250 ms), and as long for the answer.
+const KEPT_TO_PROLONG: Duration = Duration::from_millis(500);
 
 pub struct Etcd {
     config: EtcdConfig,
@@ -100,7 +106,21 @@ impl Etcd {
         )
     }
 
+    /// How long this may take. What is written takes etcd a commit, and more time is given while the lease leaves some: whoever
+    /// asked in vain rests, and is to prolong it then.
+    fn time_for(&self, question: &Question) -> Duration {
+        match question {
+            Question::KeepAlive { .. } | Question::Look => TIMEOUT,
+            Question::Grant => CHANGE_MAX,
+            Question::Lead { .. } | Question::Save { .. } => {
+                let left_us = self.claim.lease_until_us().unwrap_or(0).saturating_sub(self.now_us());
+                time_to_change(Duration::from_micros(left_us))
+            }
+        }
+    }
+
     fn ask(&mut self, question: &Question) -> Result<Answer, Trouble> {
+        let within = self.time_for(question);
         let created = |revision: i64| {
             json!({ "key": self.leader_key, "target": "CREATE", "result": "EQUAL",
                 "create_revision": revision.to_string() })
@@ -108,7 +128,7 @@ impl Etcd {
         match question {
             Question::Grant => {
                 let asked = json!({ "TTL": LEASE_S.to_string() });
-                let Granted { id, ttl_s } = self.client.ask("/v3/lease/grant", &asked)?;
+                let Granted { id, ttl_s } = self.client.ask_within("/v3/lease/grant", &asked, within)?;
                 Ok(Answer::Granted { lease: id, ttl_s })
             }
             Question::KeepAlive { lease } => {
@@ -118,23 +138,26 @@ impl Etcd {
             Question::Lead { lease } => {
                 let name = bytes(self.name.as_bytes());
                 let put = json!({ "key": self.leader_key, "value": name, "lease": lease.to_string() });
-                self.transact(json!([created(0)]), put)
+                self.transact(json!([created(0)]), Some(put), within)
             }
+            Question::Look => self.transact(json!([]), None, within),
             Question::Save { reign, revision, text } => {
                 let unchanged = json!({ "key": self.state_key, "target": "MOD", "result": "EQUAL",
                     "mod_revision": revision.to_string() });
                 let put = json!({ "key": self.state_key, "value": bytes(text) });
-                self.transact(json!([created(*reign), unchanged]), put)
+                self.transact(json!([created(*reign), unchanged]), Some(put), within)
             }
         }
     }
 
-    fn transact(&mut self, compare: Value, put: Value) -> Result<Answer, Trouble> {
+    /// One that puts nothing is answered without a commit.
+    fn transact(&mut self, compare: Value, put: Option<Value>, within: Duration) -> Result<Answer, Trouble> {
         let get = |key: &str| json!({ "request_range": { "key": key } });
         let gets = [get(&self.leader_key), get(&self.state_key)];
-        let success = [json!({ "request_put": put }), gets[0].clone(), gets[1].clone()];
+        let put = put.map(|put| json!({ "request_put": put }));
+        let success: Vec<Value> = put.into_iter().chain(gets.clone()).collect();
         let asked = json!({ "compare": compare, "success": success, "failure": gets });
-        let done: Transacted = self.client.ask("/v3/kv/txn", &asked)?;
+        let done: Transacted = self.client.ask_within("/v3/kv/txn", &asked, within)?;
         let entry = |key: &str| {
             done.get(key).map(|found| Entry {
                 value: found.value.clone(),
@@ -159,6 +182,11 @@ impl Etcd {
     fn revoke(&mut self, lease: i64) -> Result<Value, Trouble> {
         self.client.ask("/v3/lease/revoke", &json!({ "ID": lease.to_string() }))
     }
+}
+
+/// With so much left of the lease.
+fn time_to_change(left: Duration) -> Duration {
+    left.saturating_sub(KEPT_TO_PROLONG).clamp(TIMEOUT, CHANGE_MAX)
 }
 
 fn decode_bytes(text: &[u8]) -> anyhow::Result<Durable> {
@@ -258,5 +286,21 @@ impl Metadata for Etcd {
             // If nobody answers, the lease ends by itself.
             let _ = self.revoke(lease);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever asks in vain as late as a lease is prolonged rests, and still has time to prolong it.
+    #[test]
+    fn what_is_written_leaves_time_to_prolong_the_lease() {
+        let lasts = Duration::from_secs(2) * 9 / 10;
+        assert_eq!(time_to_change(lasts), CHANGE_MAX);
+        let until_renewal = Duration::from_secs(2) / 3;
+        let rest = Duration::from_micros(shorttail_coordinator::candidate::AGAIN_AFTER_US);
+        assert!(until_renewal + time_to_change(lasts - until_renewal) + rest + rest <= lasts);
+        assert_eq!(time_to_change(Duration::ZERO), TIMEOUT, "nothing is left to be kept");
     }
 }

@@ -43,6 +43,7 @@ impl Store {
                 }
                 self.found()
             }
+            Question::Look => self.found(),
             Question::Save { reign, revision, text } => {
                 let leads = self.leader.as_ref().is_some_and(|leader| leader.created == *reign);
                 if leads && self.state.as_ref().map_or(0, |state| state.changed) == *revision {

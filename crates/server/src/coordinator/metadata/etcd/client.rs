@@ -24,9 +24,9 @@ use super::super::Trouble;
 use super::messages::{Authenticated, Complaint};
 use crate::config::{EtcdConfig, EtcdTls};
 
-/// A member that is well answers in milliseconds. When one hangs that was asked to prolong a lease, another one must be asked
+/// Unless something is written, a member that is well answers in milliseconds. When one hangs that was asked to prolong a lease, another one must be asked
 /// before nine tenths of it are over: a third, this, the rest after a question in vain (250 ms).
-const TIMEOUT: Duration = Duration::from_millis(600);
+pub const TIMEOUT: Duration = Duration::from_millis(600);
 /// Bytes of an answer: the largest state that etcd takes in a transaction (1.5 MiB) in base64, and its frame.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of one answer of many: names of a few coordinators, and their frame.
@@ -89,7 +89,18 @@ impl Client {
     /// # Errors
     /// [`Trouble::Away`] when no member answers or etcd refuses, [`Trouble::Lapsed`] when the lease that was named is not there.
     pub fn ask<A: DeserializeOwned>(&mut self, path: &str, question: &Value) -> Result<A, Trouble> {
-        self.try_each(|client| client.ask_current(path, question))
+        self.ask_within(path, question, TIMEOUT)
+    }
+
+    /// # Errors
+    /// The same, after so long.
+    pub fn ask_within<A: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        question: &Value,
+        within: Duration,
+    ) -> Result<A, Trouble> {
+        self.try_each(within, |client| client.ask_current(path, question, within))
     }
 
     /// Asks for answers without end, of which none may be silent for longer than `silence_max`.
@@ -97,7 +108,7 @@ impl Client {
     /// # Errors
     /// As for one answer.
     pub fn listen(&mut self, path: &str, question: &Value, silence_max: Duration) -> Result<Answers, Trouble> {
-        self.try_each(|client| client.listen_current(path, question, silence_max))
+        self.try_each(TIMEOUT, |client| client.listen_current(path, question, silence_max))
     }
 
     /// The next question goes to another member.
@@ -114,14 +125,14 @@ impl Client {
         Interrupter { agent: self.agent.clone() }
     }
 
-    fn try_each<A>(&mut self, ask: impl Fn(&Self) -> Result<A, Failure>) -> Result<A, Trouble> {
+    fn try_each<A>(&mut self, within: Duration, ask: impl Fn(&Self) -> Result<A, Failure>) -> Result<A, Trouble> {
         let mut problem = String::new();
         let began = Instant::now();
         for _ in 0..self.urls.len() {
-            let mut answer = self.with_token(&ask);
+            let mut answer = self.with_token(within, &ask);
             // A token ends when etcd restarts, or after some minutes.
             if matches!(answer, Err(Failure::TokenInvalid)) && self.token.take().is_some() {
-                answer = self.with_token(&ask);
+                answer = self.with_token(within, &ask);
             }
             problem = match answer {
                 Ok(answer) => return Ok(answer),
@@ -131,23 +142,24 @@ impl Client {
             };
             self.leave_current();
             // One that hangs takes all the time there is; the next question begins with another one.
-            if began.elapsed() >= TIMEOUT {
+            if began.elapsed() >= within {
                 break;
             }
         }
         Err(Trouble::Away(problem))
     }
 
-    fn with_token<A>(&mut self, ask: &impl Fn(&Self) -> Result<A, Failure>) -> Result<A, Failure> {
+    fn with_token<A>(&mut self, within: Duration, ask: &impl Fn(&Self) -> Result<A, Failure>) -> Result<A, Failure> {
         if let (None, Some((user, password))) = (&self.token, &self.credential) {
             let question = json!({ "name": user, "password": password });
-            self.token = Some(self.ask_current::<Authenticated>("/v3/auth/authenticate", &question)?.token);
+            self.token = Some(self.ask_current::<Authenticated>("/v3/auth/authenticate", &question, within)?.token);
         }
         ask(self)
     }
 
-    fn ask_current<A: DeserializeOwned>(&self, path: &str, question: &Value) -> Result<A, Failure> {
-        let answer = self.request(path).send(question.to_string()).map_err(|error| self.no_answer(&error))?;
+    fn ask_current<A: DeserializeOwned>(&self, path: &str, question: &Value, within: Duration) -> Result<A, Failure> {
+        let request = self.request(path).config().timeout_connect(Some(TIMEOUT)).timeout_global(Some(within)).build();
+        let answer = request.send(question.to_string()).map_err(|error| self.no_answer(&error))?;
         self.read(answer)
     }
 

@@ -110,3 +110,26 @@ fn what_to_do_is_told_when_etcd_has_no_space_left() {
     let answer = client.ask::<Value>("/v3/kv/txn", &json!({}));
     assert!(matches!(&answer, Err(Trouble::Away(why)) if why.ends_with("too many requests")), "{answer:?}");
 }
+
+/// As an etcd whose disk is slow does what is to be written.
+#[test]
+fn what_is_written_may_take_longer_than_what_is_asked() {
+    for (within, is_heard) in [(TIMEOUT, false), (3 * TIMEOUT, true)] {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let (given_up, wait) = std::sync::mpsc::channel::<()>();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it asks");
+            read_question(&stream);
+            // Ended early once nobody listens any more.
+            let _ = wait.recv_timeout(TIMEOUT + TIMEOUT / 2);
+            let _ = stream.write_all(b"HTTP/1.1 200 Said\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}");
+        });
+        let agent = ureq::Agent::config_builder().proxy(None).timeout_global(Some(TIMEOUT)).build();
+        let mut client = Client { agent: agent.into(), urls: vec![url], current: 0, credential: None, token: None };
+        let answer = client.ask_within::<Value>("/v3/kv/txn", &json!({}), within);
+        assert_eq!(answer.is_ok(), is_heard, "{answer:?}");
+        drop(given_up);
+        serving.join().expect("no panic");
+    }
+}
