@@ -84,7 +84,7 @@ pub enum Answer {
     Resigned,
     /// Another coordinator leads or led meanwhile: nothing was changed.
     Lapsed,
-    /// The state that it kept is gone: nobody leads until there is one again.
+    /// The state that it kept is gone, or it says for ever that another one leads: nobody leads until people have seen to it.
     Gone(String),
     /// It cannot be asked, or did not answer: what was asked may have happened.
     Away(String),

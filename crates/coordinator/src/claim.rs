@@ -19,6 +19,8 @@
 //! answer was lost may have happened: the next one finds what it wrote itself, and takes it as done. What is to be saved
 //! again is looked for first, as a store that is slow to write may be quick to say what it has.
 //!
+//! A leader's key that is bound to no lease never goes by itself: somebody copied it. Nobody can lead until it is deleted.
+//!
 //! A state that was there and is not any more was deleted by somebody: that is no new cluster. The one that is known is not
 //! put back either, as nobody knows why it went; nobody leads until a state is there again.
 //!
@@ -114,6 +116,8 @@ pub enum Outcome {
     },
     /// It would have led, and the state that was there is gone.
     Gone,
+    /// The leader's key names this one, and does not end.
+    Unbound(String),
     Renewed(Term),
     Saved,
     Lapsed,
@@ -325,6 +329,11 @@ impl Claim {
             }
             // Also when the put of an earlier attempt happened and its answer was lost.
             Some(leader) if leader.lease == lease.id => Step::Done(self.enter(&leader, state, lease.term)),
+            Some(leader) if leader.lease == 0 => {
+                self.reign = None;
+                self.seen = Seen::default();
+                Step::Done(Outcome::Unbound(String::from_utf8_lossy(&leader.value).into_owned()))
+            }
             leader => {
                 self.reign = None;
                 self.seen = Seen::default();

@@ -86,6 +86,17 @@ fn what_may_be_saved_is_looked_for_before_it_is_saved_again() {
     assert_eq!(claim.save("two".into()), Some(Question::Look), "it is still not known");
 }
 
+/// Somebody copied the keys: it would be waited for in vain.
+#[test]
+fn a_leader_without_a_lease_is_told() {
+    let mut claim = leader();
+    assert_eq!(claim.campaign(0), Question::KeepAlive { lease: LEASE });
+    asks(&claim.handle(0, Answer::Kept { ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+    let unbound = claim.handle(0, found((8, 0), Some(("two", 9))));
+    assert_eq!(unbound, Step::Done(Outcome::Unbound("leader".into())));
+    assert_eq!(claim.save("two".into()), None, "it does not lead");
+}
+
 #[test]
 fn what_is_no_news_is_told_from_what_another_one_saved() {
     let lost = |claim: &mut Claim| {

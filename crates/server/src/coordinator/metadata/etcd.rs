@@ -91,6 +91,7 @@ impl Etcd {
                 Step::Done(Outcome::Lapsed) => return Err(Trouble::Lapsed),
                 Step::Done(Outcome::Away(why)) => return Err(Trouble::Away(why)),
                 Step::Done(Outcome::Gone) => return Err(Trouble::Gone(self.what_is_gone())),
+                Step::Done(Outcome::Unbound(leader)) => return Err(Trouble::Gone(self.what_is_unbound(&leader))),
                 Step::Done(outcome) => return Ok(outcome),
             }
         }
@@ -102,6 +103,15 @@ impl Etcd {
             "the state of this cluster is gone from etcd (key {0}state): put it back from a backup of etcd. Until then \
              clients are served and nothing else changes, and a coordinator that is started with {0} makes a new cluster, \
              which lets no member of this one in",
+            self.config.prefix
+        )
+    }
+
+    /// For people.
+    fn what_is_unbound(&self, leader: &str) -> String {
+        format!(
+            "nobody leads: etcd's key {0}leader names {leader:?} and is bound to no lease, so that it stays for ever, as after \
+             a copy of all keys; delete it (etcdctl del {0}leader)",
             self.config.prefix
         )
     }
@@ -196,9 +206,14 @@ fn decode_bytes(text: &[u8]) -> anyhow::Result<Durable> {
 
 #[cfg(test)]
 impl Etcd {
-    /// Somebody who heeds no rule writes down that another one leads.
-    pub fn overwrite_leader(&mut self, name: &str) {
-        let put = json!({ "key": self.leader_key, "value": bytes(name.as_bytes()) });
+    /// Somebody who heeds no rule writes down that another one leads, for as long as a lease lasts or for ever.
+    pub fn overwrite_leader(&mut self, name: &str, ttl_s: Option<i64>) {
+        let lease = ttl_s.map_or(0, |ttl_s| {
+            let granted: Result<Granted, Trouble> =
+                self.client.ask("/v3/lease/grant", &json!({ "TTL": ttl_s.to_string() }));
+            granted.expect("etcd answers").id
+        });
+        let put = json!({ "key": self.leader_key, "value": bytes(name.as_bytes()), "lease": lease.to_string() });
         let done: Result<Value, Trouble> = self.client.ask("/v3/kv/put", &put);
         done.expect("etcd answers");
     }
@@ -212,6 +227,11 @@ impl Etcd {
             done.expect("etcd answers");
         }
         value.into_bytes()
+    }
+
+    pub fn delete_leader(&mut self) {
+        let done: Result<Value, Trouble> = self.client.ask("/v3/kv/deleterange", &json!({ "key": self.leader_key }));
+        done.expect("etcd answers");
     }
 
     /// Puts back what was deleted.

@@ -363,6 +363,27 @@ fn a_leader_whose_lease_ended_goes_on_if_nothing_was_changed() {
     alone.save(&state(2)).expect("saved");
 }
 
+/// As after a copy of all keys.
+#[test]
+fn a_leader_without_a_lease_is_told_and_followed_once_its_key_is_gone() {
+    let server = EtcdServer::start();
+    let mut leader = server.open("leader");
+    won(leader.campaign());
+    leader.save(&state(1)).expect("saved");
+    leader.overwrite_leader("copied", None);
+    for mut other in [leader, server.open("other")] {
+        match other.campaign() {
+            Err(Trouble::Gone(why)) => {
+                assert!(why.contains("etcdctl del /test/leader") && why.contains("copied"), "{why}")
+            }
+            campaign => panic!("{campaign:?}"),
+        }
+    }
+    let mut next = server.open("next");
+    next.delete_leader();
+    assert_eq!(won(next.campaign()), Some(State::Known(state(1))));
+}
+
 #[test]
 fn a_save_whose_answer_was_lost_is_recognised() {
     let server = EtcdServer::start();

@@ -183,6 +183,7 @@ impl World {
             Outcome::Saved => candidate::Answer::Saved,
             Outcome::Lapsed => candidate::Answer::Lapsed,
             Outcome::Gone => candidate::Answer::Gone("the state is gone".to_owned()),
+            Outcome::Unbound(leader) => candidate::Answer::Gone(format!("{leader} leads without a lease")),
             Outcome::Away(why) => candidate::Answer::Away(why),
         };
         if let Some(news) = self.control.processes[place].candidate.handle(now_us, answer) {

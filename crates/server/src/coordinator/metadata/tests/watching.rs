@@ -161,6 +161,6 @@ fn who_leads_hears_that_another_one_does() {
     let mut leader = Ear::open(&server, "leader");
     leader.leads();
     // Its lease goes on, and it has nothing to save.
-    server.open("intruder").overwrite_leader("intruder");
+    server.open("intruder").overwrite_leader("intruder", Some(60));
     leader.follows("intruder");
 }
