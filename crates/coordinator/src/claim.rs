@@ -264,9 +264,13 @@ impl Claim {
                 Step::Done(Outcome::Away("a lease is missed where one was to be granted".to_owned()))
             }
             (Doing::Leading, Answer::Found { leader, state }) => self.handle_election(now_us, leader, state),
-            // The lease ended between two questions: the next attempt begins with a new one.
+            // One that looks seldom knew that it may be over. Else it ended between two questions: the next attempt begins with
+            // a new one.
             (Doing::Leading, Answer::NoLease) => {
-                self.lease = None;
+                let had_run_out = self.lease.take().is_some_and(|lease| lease.has_run_out(now_us));
+                if had_run_out {
+                    return Step::Ask(self.grant(now_us));
+                }
                 Step::Done(Outcome::Away("the lease ended while it was used".to_owned()))
             }
             (Doing::Looking { reign, save }, Answer::Found { leader, state }) => {

@@ -97,6 +97,17 @@ fn a_leader_without_a_lease_is_told() {
     assert_eq!(claim.save("two".into()), None, "it does not lead");
 }
 
+/// It looks so seldom that its lease has run out each time.
+#[test]
+fn who_looks_seldom_leads_at_its_first_attempt() {
+    let mut claim = leader();
+    assert_eq!(claim.campaign(60_000_000), Question::Lead { lease: LEASE });
+    asks(&claim.handle(60_000_000, Answer::NoLease), &Question::Grant);
+    asks(&claim.handle(60_000_000, Answer::Granted { lease: 11, ttl_s: TTL_S }), &Question::Lead { lease: 11 });
+    let ended = claim.handle(60_000_000, Answer::NoLease);
+    assert!(matches!(ended, Step::Done(Outcome::Away(_))), "one that is new: {ended:?}");
+}
+
 #[test]
 fn what_is_no_news_is_told_from_what_another_one_saved() {
     let lost = |claim: &mut Claim| {
