@@ -147,6 +147,14 @@ impl MetadataOptions {
         if credentials.len() > 1 {
             return Err(ConfigError::setting(section, "metadata_auth_file", "has more than one user"));
         }
+        // Whoever names certificates wants nobody to listen.
+        if self.metadata_tls.is_some() && !urls.iter().any(|url| url.starts_with("https://")) {
+            return Err(ConfigError::setting(
+                section,
+                "metadata_tls",
+                "is of use with addresses that begin with https:// only",
+            ));
+        }
         let poll_s = self.metadata_poll.unwrap_or(METADATA_POLL_S_DEFAULT);
         let prefix = self.metadata_prefix.unwrap_or_else(|| METADATA_PREFIX_DEFAULT.to_owned());
         Ok(MetadataPlace::Etcd(EtcdConfig {
@@ -227,6 +235,10 @@ mod tests {
         {
             let options = MetadataOptions { metadata_poll: Some(metadata_poll), ..options("etcd:http://a:1") };
             assert_eq!(options.resolve("up", None).is_ok(), is_sensible, "{metadata_poll}");
+        }
+        for (metadata, is_sensible) in [("etcd:http://a:1", false), ("etcd:http://a:1,https://b:1", true)] {
+            let options = MetadataOptions { metadata_tls: Some("ca.pem".into()), ..options(metadata) };
+            assert_eq!(options.resolve("up", None).is_ok(), is_sensible, "{metadata}");
         }
         for text in ["a,b", "a,,", "a,b,c,d", "a,b,"] {
             assert!(parse_tls("up", Some(text)).is_err(), "{text}");
