@@ -43,7 +43,7 @@ impl Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         match error {
-            ConfigError::Unresolved { .. } => Failure::Failed(error.into()),
+            ConfigError::Unresolved { .. } | ConfigError::Unread { .. } => Failure::Failed(error.into()),
             _ => Failure::Usage(error.to_string()),
         }
     }

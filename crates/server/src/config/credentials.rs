@@ -23,7 +23,10 @@ pub fn read_credentials(path: &Path) -> Result<Vec<Credential>, ConfigError> {
 /// # Errors
 /// Names the setting, too.
 pub(super) fn read_credentials_of(section: &'static str, path: &Path) -> Result<Vec<Credential>, ConfigError> {
-    read_credentials(path).map_err(|error| ConfigError::setting(section, "auth_file", error.to_string()))
+    read_credentials(path).map_err(|error| match error {
+        ConfigError::Unread { .. } => error,
+        error => ConfigError::setting(section, "auth_file", error.to_string()),
+    })
 }
 
 pub(super) fn parse_credentials(text: &str) -> Result<Vec<Credential>, String> {

@@ -12,6 +12,9 @@ pub enum ConfigError {
     /// It makes sense, but for names that cannot be resolved now.
     #[error("{}: {problem}", path.display())]
     Unresolved { path: PathBuf, problem: String },
+    /// The file cannot be read now.
+    #[error("{}: {problem}", path.display())]
+    Unread { path: PathBuf, problem: String },
     #[error("the environment variable {0} names no setting")]
     Environment(String),
 }

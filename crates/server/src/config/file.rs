@@ -1,6 +1,6 @@
 //! The configuration file: one TOML file with a section for each role.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -121,13 +121,24 @@ fn in_words(problem: &str) -> String {
 /// When the file cannot be read, is no text or is too long.
 pub fn read_text(path: &Path) -> Result<String, ConfigError> {
     let problem = |problem: String| ConfigError::File { path: path.to_owned(), problem };
-    let file = std::fs::File::open(path).map_err(|error| problem(error.to_string()))?;
+    let unread = |error: io::Error| match may_pass(error.kind()) {
+        true => ConfigError::Unread { path: path.to_owned(), problem: error.to_string() },
+        false => problem(error.to_string()),
+    };
+    let file = std::fs::File::open(path).map_err(unread)?;
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| problem(error.to_string()))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unread)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(problem(format!("is longer than {FILE_BYTES_MAX} bytes")));
     }
     Ok(text)
+}
+
+/// May what kept a file from being read be over later, by itself?
+fn may_pass(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    let lasting = [NotFound, PermissionDenied, IsADirectory, NotADirectory, InvalidData, InvalidFilename];
+    !lasting.contains(&kind)
 }
 
 /// `line 12: ` where the file sets the key, or nothing when a default is at fault.
@@ -168,6 +179,21 @@ mod tests {
             let error = refused(&format!("[node]\n{nonsense}\n"));
             assert!(matches!(error, ConfigError::File { .. }), "{error}");
         }
+    }
+
+    /// A file system may be late, and whoever starts the process is to try again.
+    #[test]
+    fn a_file_that_cannot_be_read_now_is_not_nonsense() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = dir.path().join("text");
+        std::fs::write(&text, [0xff]).expect("written");
+        for path in [dir.path().join("none"), text.join("below"), dir.path().to_owned(), text] {
+            let error = read_text(&path).expect_err("not to be read");
+            assert!(matches!(error, ConfigError::File { .. }), "{error}");
+        }
+        // It can be opened, and reading it is an error of the device.
+        let error = read_text(Path::new("/proc/self/mem")).expect_err("nothing is there");
+        assert!(matches!(error, ConfigError::Unread { .. }), "{error}");
     }
 
     #[test]

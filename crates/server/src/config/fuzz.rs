@@ -53,7 +53,9 @@ fn without_other_files(mut file: ConfigFile) -> ConfigFile {
 
 fn assert_located(error: &ConfigError) {
     match error {
-        ConfigError::File { problem, .. } | ConfigError::Unresolved { problem, .. } => {
+        ConfigError::File { problem, .. }
+        | ConfigError::Unresolved { problem, .. }
+        | ConfigError::Unread { problem, .. } => {
             assert!(!problem.trim().is_empty(), "a file is refused without a word")
         }
         other => panic!("does not name the file: {other}"),
