@@ -34,7 +34,7 @@ use super::losing::Walk;
 use super::queue::{Facts, Reparable};
 use super::rate::Rate;
 use crate::command::Command;
-use crate::engine::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX};
+use crate::engine::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_SLOW_US};
 use crate::engine::sessions::nodes::Node;
 use crate::engine::{Engine, Phase, What};
 
@@ -75,6 +75,8 @@ pub struct Moves {
     under_way: BTreeMap<StripeId, Move>,
     /// Nodes that said that they cannot take a chunk of a stripe, or cannot reach it, until all others did.
     refused: BTreeMap<StripeId, SmallVec<[NodeId; 2]>>,
+    /// While nodes drain: which others are slow, and since when.
+    slow_since_us: BTreeMap<NodeId, u64>,
     /// When it is looked again at what should move, and whether loads are being levelled.
     pub(super) due_us: u64,
     pub(super) is_levelling: bool,
@@ -219,6 +221,7 @@ impl<C: Command> Engine<C> {
         }
         self.moves.take_rate(self.now.mono_us);
         self.leave_draining();
+        self.note_slow();
         if self.now.mono_us >= self.moves.left_due_us {
             self.moves.left_due_us = self.now.mono_us + LEVEL_LOOK_US;
             self.count_left();
@@ -227,6 +230,14 @@ impl<C: Command> Engine<C> {
             self.plan_moves();
         }
         self.give_moves(MOVE_LOOKS_MAX);
+    }
+
+    /// Since when nodes are slow is asked only of what leaves a node that drains.
+    fn note_slow(&mut self) {
+        let is_slow = |&node: &NodeId| !self.moves.draining.is_empty() && self.is_evaded(node);
+        let since_us = |node| self.moves.slow_since_us.get(&node).copied().unwrap_or(self.now.mono_us);
+        let slow = self.nodes.iter().map(|node| node.id).filter(is_slow);
+        self.moves.slow_since_us = slow.map(|node| (node, since_us(node))).collect();
     }
 
     fn give_moves(&mut self, looks_max: usize) {
@@ -306,25 +317,31 @@ impl<C: Command> Engine<C> {
         Some(())
     }
 
-    /// Who could hold a chunk of the stripe that leaves a node.
+    /// Who could hold a chunk of the stripe that leaves a node. Those that it would have to wait for are evaded: a node that
+    /// frees what it had of the stripe, and one that is slow, which for `REPAIR_SLOW_US` may only be late.
     fn targets_of_move(&self, stripe: StripeId, facts: &Facts) -> Vec<Candidate> {
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.kept_bytes();
+        let is_slow_for_long = |node: NodeId| {
+            let since_us = self.moves.slow_since_us.get(&node);
+            self.is_evaded(node) && since_us.is_some_and(|since_us| self.now.mono_us >= since_us + REPAIR_SLOW_US)
+        };
         let is_able = |node: &&Node| {
             let id = node.id;
             self.nodes.is_ready(id)
                 && !self.moves.draining.contains(&id)
                 && !facts.members.contains(&id)
                 && !self.moves.is_refused(stripe, id)
-                && !self.is_evaded(id)
+                && !is_slow_for_long(id)
                 && node.free_bytes() >= needed
         };
         // What it freed before is to be gone first: it could not tell that from what it gets.
-        let is_late = |node: NodeId| self.is_to_free(node, stripe);
+        let is_late = |node: NodeId| self.is_evaded(node) || self.is_to_free(node, stripe);
         let able = self.nodes.iter().filter(is_able);
         able.map(|node| Candidate { is_evaded: is_late(node.id), ..self.candidate(node) }).collect()
     }
 
-    /// Of nodes that drain everything goes, even if it is not placed as well elsewhere.
+    /// Of nodes that drain everything goes, even if it is not placed as well elsewhere; `None`: nobody takes it, or it waits
+    /// for who is to have it.
     fn choose_target(&self, stripe: StripeId, facts: &Facts, from: NodeId, able: &[Candidate]) -> Option<NodeId> {
         let others = facts.members.iter().filter(|&&node| node != from);
         let others: Vec<_> = others.map(|&node| (self.domains.domain_of(node), self.domains.set_of(node))).collect();

@@ -17,6 +17,7 @@ use crate::engine::state::testing::engine_of_ready_nodes;
 use crate::engine::{Engine, SessionId, What};
 
 mod doubts;
+mod draining;
 mod standing;
 
 const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
