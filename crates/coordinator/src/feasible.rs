@@ -2,9 +2,10 @@
 //!
 //! Must not know: what is stored, or who reads it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use shorttail_placement::chunks_of_domain_max;
+use shorttail_placement::{CodingSets, Domain, chunks_of_domain_max};
+use shorttail_units::NodeId;
 use shorttail_wire::control::NodeState;
 
 use crate::coordinator::Coordinator;
@@ -14,32 +15,74 @@ impl Coordinator {
         [self.domains_problem(), self.coding_sets_problem(), self.idle_gateways_problem()].into_iter().flatten()
     }
 
-    /// Labels of the nodes that chunks are put on or may return with.
-    fn labels(&self) -> impl Iterator<Item = &str> {
+    /// Nodes that chunks are put on, or that may return with some: those of each coding set by themselves.
+    fn groups(&self) -> Vec<Vec<u16>> {
+        let sets = self.coding_sets();
         let counts = |id: u16, state| state != NodeState::Retired && !self.is_draining(id);
-        let nodes = self.nodes_kept().filter(move |(id, node)| counts(**id, node.presence.state));
-        nodes.map(|(id, _)| self.durable.nodes[id].domain.as_str())
+        let mut groups: BTreeMap<Option<usize>, Vec<u16>> = BTreeMap::new();
+        for (&id, _) in self.nodes_kept().filter(|(id, node)| counts(**id, node.presence.state)) {
+            groups.entry(sets.as_ref().and_then(|sets| sets.set_of(NodeId(id)))).or_default().push(id);
+        }
+        groups.into_values().collect()
+    }
+
+    /// As owners draw them. `None`: there are none.
+    fn coding_sets(&self) -> Option<CodingSets> {
+        let (code, size) = (self.settings.code, usize::from(self.coding_set_nodes()?));
+        let spare_count = u8::try_from(size.checked_sub(code.chunk_count())?).ok()?;
+        let labels: BTreeSet<&str> = self.nodes_kept().map(|(&id, _)| self.label(id)).collect();
+        let domains: BTreeMap<&str, Domain> = labels.into_iter().zip((0..).map(Domain)).collect();
+        let domain_of = |id| Some(self.label(id)).filter(|label| !label.is_empty()).map(|label| domains[label]);
+        Some(CodingSets::new(
+            &self.nodes_kept().map(|(&id, _)| (NodeId(id), domain_of(id))).collect(),
+            code,
+            spare_count,
+        ))
+    }
+
+    /// Nodes that a set is to have, as gateways were started.
+    fn coding_set_nodes(&self) -> Option<u16> {
+        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
+        alive.filter_map(|gateway| gateway.status.coding_set_nodes).max()
+    }
+
+    fn label(&self, id: u16) -> &str {
+        &self.durable.nodes[&id].domain
+    }
+
+    /// Chunks of a stripe that some domain has to hold if it lies on these nodes.
+    fn chunks_of_domain_max(&self, nodes: &[u16]) -> usize {
+        let labels = nodes.iter().map(|&id| self.label(id));
+        chunks_of_domain_max(labels.map(|label| (!label.is_empty()).then_some(label)), self.settings.code)
     }
 
     fn domains_problem(&self) -> Option<String> {
         let code = self.settings.code;
-        let chunks = chunks_of_domain_max(self.labels().map(|label| (!label.is_empty()).then_some(label)), code);
-        // With fewer nodes than that nothing is stored.
-        let is_full = self.labels().count() >= code.chunk_count();
-        let count = self.labels().filter(|label| !label.is_empty()).collect::<BTreeSet<_>>().len();
+        let groups = self.groups();
+        // On fewer nodes than that nothing is stored.
+        let full = groups.iter().filter(|nodes| nodes.len() >= code.chunk_count());
+        let worst = full.max_by_key(|nodes| self.chunks_of_domain_max(nodes))?;
+        let chunks = self.chunks_of_domain_max(worst);
+        let labels: BTreeSet<&str> = worst.iter().map(|&id| self.label(id)).filter(|label| !label.is_empty()).collect();
         let tolerance = code.tolerance();
-        (is_full && chunks > tolerance).then(|| {
-            let domains = if count == 1 { "one failure domain".to_owned() } else { format!("{count} failure domains") };
+        (chunks > tolerance).then(|| {
+            let domains = match labels.len() {
+                1 => "one failure domain".to_owned(),
+                count => format!("{count} failure domains"),
+            };
+            let are_in = match groups.len() {
+                1 => format!("nodes are in {domains}"),
+                _ => format!("nodes {} are a coding set, and in {domains}", listed(worst)),
+            };
             format!(
-                "nodes are in {domains}, so one has to hold {chunks} chunks of each stripe, and {code} survives the loss of \
+                "{are_in}, so one has to hold {chunks} chunks of each stripe, and {code} survives the loss of \
                  {tolerance}: without such a domain objects cannot be read; add nodes in others"
             )
         })
     }
 
     fn coding_sets_problem(&self) -> Option<String> {
-        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
-        let wanted = alive.filter_map(|gateway| gateway.status.coding_set_nodes).max()?;
+        let wanted = self.coding_set_nodes()?;
         // Those that are expected may be on their way.
         let count = self.nodes_kept().count().max(usize::from(self.node_count_expected()));
         let chunks = self.settings.code.chunk_count();
@@ -63,4 +106,8 @@ impl Coordinator {
             format!("there are {count} gateways and {partitions} partitions: {idle} requests on; run fewer gateways")
         })
     }
+}
+
+fn listed(ids: &[u16]) -> String {
+    ids.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }

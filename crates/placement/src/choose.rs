@@ -14,7 +14,7 @@ use shorttail_units::{CodeShape, NodeId};
 
 use crate::draw::{Draw, Urn};
 use crate::order::order_chunks;
-use crate::{Candidate, Domain, Name, Placement};
+use crate::{Candidate, Domain, Name, Placement, chunks_of_domain_max};
 
 /// The nodes to choose from.
 pub trait Candidates<N = NodeId> {
@@ -51,7 +51,7 @@ pub fn choose<N: Name>(placement: Placement, candidates: &dyn Candidates<N>, wis
     if candidates.count() < count {
         return None;
     }
-    let mut preference = preference(placement, candidates, count, wish);
+    let mut preference = preference(placement, candidates, wish);
     let (mut members, passed) = take(&mut *preference, count, wish.shape.tolerance());
     let mut stand_ins = Vec::new();
     if members.iter().any(|member| member.is_evaded) {
@@ -92,7 +92,6 @@ pub fn choose_replacement(
 fn preference<'a, N: Name + 'a>(
     placement: Placement,
     candidates: &'a dyn Candidates<N>,
-    count: usize,
     wish: &Wish,
 ) -> Box<dyn Iterator<Item = Candidate<N>> + 'a> {
     let mut draw = Draw::new(wish.seed);
@@ -100,7 +99,7 @@ fn preference<'a, N: Name + 'a>(
     match placement {
         Placement::LeastLoaded => by_load((0..candidates.count()).collect(), candidates, wish.turn),
         Placement::CodingSets { .. } => {
-            let places = match draw_set(candidates, count, &mut draw) {
+            let places = match draw_set(candidates, wish.shape, &mut draw) {
                 Some(set) => candidates.set(set).to_vec(),
                 // To store at all comes before storing it where it should be.
                 None => (0..candidates.count()).collect(),
@@ -136,18 +135,33 @@ fn by_load<'a, N: Name + 'a>(
     Box::new(order.into_iter())
 }
 
-/// Of two sets with enough candidates, the one with the smaller mean load.
-fn draw_set<N: Name>(candidates: &dyn Candidates<N>, count: usize, draw: &mut Draw) -> Option<usize> {
+/// Of two sets with enough candidates, the one with the smaller mean load. Sets of which a domain would have to hold more
+/// chunks than with others are left out.
+fn draw_set<N: Name>(candidates: &dyn Candidates<N>, shape: CodeShape, draw: &mut Draw) -> Option<usize> {
     let mut urn = Urn::new(candidates.set_count());
-    let mut able = std::iter::from_fn(|| (urn.len() > 0).then(|| urn.take(draw.below(urn.len()))))
-        .filter(|&set| candidates.set(set).len() >= count);
+    let able = std::iter::from_fn(|| (urn.len() > 0).then(|| urn.take(draw.below(urn.len()))))
+        .filter(|&set| candidates.set(set).len() >= shape.chunk_count());
+    let (mut least, mut drawn) = (usize::MAX, Vec::new());
+    for set in able {
+        let most = chunks_of_domain_max(candidates.set(set).iter().map(|&place| candidates.at(place).domain), shape);
+        if most < least {
+            (least, drawn) = (most, Vec::new());
+        }
+        if most == least {
+            drawn.push(set);
+        }
+        // Fewer than may be lost are not aimed at.
+        if least == shape.tolerance() && drawn.len() == 2 {
+            break;
+        }
+    }
     let load = |set: usize| {
         let places = candidates.set(set);
         let sum: u128 = places.iter().map(|&place| u128::from(candidates.at(place).load)).sum();
         sum / places.len() as u128
     };
-    let first = able.next()?;
-    let second = able.next().filter(|&second| load(second) < load(first));
+    let first = *drawn.first()?;
+    let second = drawn.get(1).copied().filter(|&second| load(second) < load(first));
     Some(second.unwrap_or(first))
 }
 

@@ -2,15 +2,16 @@
 //!
 //! By rule ([`Placement`]) the least loaded nodes of all are taken, or those of one coding set, or nodes that are
 //! drawn. Whatever the rule: distinct nodes by construction, so a stripe loses at most one chunk with a node; at most
-//! as many in a failure domain as the code can lose, where that is possible; and the order within the stripe turns from
-//! stripe to stripe, so that each node holds data and parity chunks alike.
+//! as many in a failure domain as the code can lose, where that is possible, with coding sets within some set; and the
+//! order within the stripe turns from stripe to stripe, so that each node holds data and parity chunks alike.
 //!
 //! Nodes that are evaded (slow, say) are chosen like any other and then replaced. Who stands in is who did so least
 //! often: load says what a node holds, the redirection count what was put on it for the sake of others.
 //!
 //! Sources: Hydra 5 and 7.2.1 (coding sets, and what they are compared with); ShortTail 3.2.2 (the fault tolerance rule
 //! and the load-balancing rule of redirected writes). Deviations: of nodes with the same redirection count the less
-//! loaded one is taken; of two coding sets drawn the less loaded one, where Hydra leaves a set no choice.
+//! loaded one is taken; of two coding sets drawn the less loaded one, where Hydra leaves a set no choice; and of sets
+//! none is drawn in which a failure domain would have to hold more chunks than in others.
 //!
 //! Must not know: sessions, time, or why a node is a candidate or evaded.
 

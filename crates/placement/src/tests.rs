@@ -198,6 +198,31 @@ fn no_domain_has_more_chunks_than_may_be_lost() {
     }
 }
 
+/// Sets of aaabbbcc and aabbbccc. Without a node of the first one's third domain the others would hold three chunks.
+#[test]
+fn a_set_that_cannot_keep_to_domains_is_left_out_while_another_one_can() {
+    let mut nodes = labelled("aaaaaabbbbbccccc");
+    in_sets(&mut nodes, CodeShape::default(), 2);
+    let rule = Placement::CodingSets { spare_count: 2 };
+    let is_of =
+        |node: &Candidate, set, letter: u8| node.set == Some(set) && node.domain == Some(Domain(u16::from(letter)));
+    let few = (0..2).find(|&set| nodes.iter().filter(|node| is_of(node, set, b'c')).count() == 2);
+    let few = few.expect("a set has two of the third domain");
+    let gone = nodes.iter().position(|node| is_of(node, few, b'c')).expect("a node");
+    let mut able = nodes.clone();
+    able.remove(gone);
+    // It is the less loaded one.
+    able.iter_mut().for_each(|node| node.load = u64::from(node.set != Some(few)));
+    for turn in 0..200 {
+        let members = choose(rule, &List::new(able.clone()), &wish(6, turn)).expect("enough").members;
+        assert!(most_in_a_domain(&nodes, &members) <= 2, "{members:?}");
+    }
+    // The other one is full.
+    able.retain(|node| node.set == Some(few));
+    let members = choose(rule, &List::new(able), &wish(6, 0)).expect("to store at all comes first").members;
+    assert_eq!(most_in_a_domain(&nodes, &members), 3);
+}
+
 #[test]
 fn too_few_domains_share_the_chunks_as_evenly_as_can_be() {
     for rule in RULES {

@@ -38,11 +38,26 @@ fn a_domain_of_nodes_that_drain_does_not_count() {
     assert!(problem_with(&scene, "3 chunks of each stripe").is_some());
 }
 
+fn report(coding_set_nodes: Option<u16>) -> ToCoordinator {
+    ToCoordinator::GatewayStatus(GatewayStatus { coding_set_nodes, ..GatewayStatus::default() })
+}
+
+/// Together they could do with two in each.
+#[test]
+fn a_coding_set_in_which_a_domain_must_hold_too_much_is_a_problem() {
+    let (mut scene, gateway) = labelled("aaaaaabbbccc");
+    assert_eq!(problem_with(&scene, "domain"), None);
+    scene.tell(gateway, report(Some(6)));
+    let problem = problem_with(&scene, "domain").expect("two of each are in the first set");
+    let beginning = "nodes 2, 3, 4, 5, 8, 11 are a coding set, and in 3 failure domains, so one has to hold 4 chunks";
+    assert!(problem.starts_with(beginning), "{problem}");
+    scene.tell(gateway, report(Some(12)));
+    assert_eq!(problem_with(&scene, "domain"), None, "all are in one set");
+}
+
 #[test]
 fn coding_sets_that_nobody_can_fill_are_a_problem() {
     let (mut scene, gateway) = labelled("........");
-    let report =
-        |coding_set_nodes| ToCoordinator::GatewayStatus(GatewayStatus { coding_set_nodes, ..GatewayStatus::default() });
     scene.tell(gateway, report(Some(8)));
     assert_eq!(problem_with(&scene, "coding sets"), None);
     scene.tell(gateway, report(Some(9)));
