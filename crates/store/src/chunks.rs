@@ -159,6 +159,11 @@ impl Chunks {
         })
     }
 
+    /// The highest stripe of the partition with a chunk here, open or not.
+    pub fn last_of(&self, partition: PartitionId) -> Option<StripeId> {
+        self.by_partition.get(&partition)?.last().copied()
+    }
+
     /// Is everything known that was freed after this change?
     pub fn remembers(&self, since: u64) -> bool {
         (self.forgotten..=self.change).contains(&since)

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use shorttail_units::{OpNumber, StripeId};
+use shorttail_units::{OpNumber, PartitionId, StripeId};
 use shorttail_wire::crc32c;
 use shorttail_wire::node::{ChunkDescription, Refusal};
 
@@ -31,6 +31,11 @@ impl ChunkStore {
     /// The sealed chunk that comes next behind this place.
     pub fn sealed_behind(&self, place: Place) -> Option<Place> {
         self.chunks.sealed_behind(place)
+    }
+
+    /// The highest stripe of the partition with a chunk here, open or not.
+    pub fn last_of(&self, partition: PartitionId) -> Option<StripeId> {
+        self.chunks.last_of(partition)
     }
 
     /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once, until a later look
