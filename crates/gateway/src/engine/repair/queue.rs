@@ -112,7 +112,7 @@ pub struct Repair {
     /// When they are counted again in any case.
     away_due_us: u64,
     counting: Option<AwayCount>,
-    /// Found no node to take them, and have found none that did since.
+    /// Found no node to take them, until one is rebuilt or another node is in use.
     pub(in crate::engine) stranded: BTreeSet<StripeId>,
     pub(in crate::engine) rebuilt_count: u64,
     pub(in crate::engine) rebuilt_bytes: u64,
@@ -421,8 +421,9 @@ impl Repair {
         }
     }
 
-    /// A node is in use again: what rests now need not wait any longer.
+    /// A node is in use again: what rests now need not wait any longer, and what found no node may find this one.
     pub(in crate::engine) fn wake_resting(&mut self) {
+        self.stranded.clear();
         (self.woken_count, self.woken_stuck_count) = (self.resting.len(), self.stuck.len());
         if self.woken_count + self.woken_stuck_count > 0 {
             self.due_us = 0;

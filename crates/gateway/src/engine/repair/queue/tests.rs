@@ -110,3 +110,17 @@ fn what_rests_is_looked_at_once_a_node_is_in_use_again_some_at_a_time() {
     assert_eq!(repair.due(9, 2), []);
     repair.check_invariants();
 }
+
+#[test]
+fn what_found_no_node_is_not_told_of_once_another_node_is_in_use() {
+    let shape = CodeShape::reed_solomon(4, 2).expect("a shape");
+    let stripe = StripeId::new(Epoch(1), 1);
+    let mut repair = Repair::default();
+    repair.mark(stripe, 0, shape);
+    repair.rest_stuck(stripe, 100);
+    repair.stranded.insert(stripe);
+    repair.wake_resting();
+    assert!(repair.stranded.is_empty() && repair.is_stuck(stripe), "it is looked at first");
+    assert_eq!(repair.due_stuck(7, 1), [stripe]);
+    repair.check_invariants();
+}
