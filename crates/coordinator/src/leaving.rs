@@ -121,7 +121,11 @@ impl Coordinator {
         let stuck = format!("{stranded} chunks find no node that has room and holds nothing of their stripe");
         let problem = self.drain_problem(id).or((stranded > 0).then_some(stuck)).or(self.remains_problem(id));
         let problem = problem.filter(|_| !drained);
-        let seconds_left = bytes_left.checked_div(rate).filter(|_| !drained);
+        // The rate is of all that drain: they are emptied together.
+        let drains = |other: u16, node: &NodeMember| self.is_draining(other) && node.presence.is_alive();
+        let all = self.nodes.iter().filter(|&(&other, node)| drains(other, node) && !self.is_empty(other));
+        let bytes: u64 = all.map(|(_, node)| node.status.memory_used_bytes).sum();
+        let seconds_left = bytes.checked_div(rate).filter(|_| !drained);
         Some(DrainStatus { drained, chunks_left: self.chunks_held(id), bytes_left, seconds_left, problem })
     }
 

@@ -156,6 +156,27 @@ fn what_is_rebuilt_is_told_however_few_nodes_there_are_and_what_cannot_be_is_not
     assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (0, None));
 }
 
+/// What moves is shared by all that drain.
+#[test]
+fn nodes_that_drain_together_take_as_long_as_all_of_them() {
+    let mut cluster = Cluster::new(9);
+    (0..2).for_each(|id| cluster.reports(id, 100, 100 << 16));
+    let totals = StoreTotals { move_bytes_per_s: 10 << 16, ..StoreTotals::default() };
+    let seconds_left = |cluster: &mut Cluster| -> Vec<Option<u64>> {
+        let standings = cluster.standings(TenureState::Serving);
+        let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
+        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+        let nodes = cluster.scene.coordinator.status().nodes;
+        nodes.iter().filter_map(|node| node.drain.as_ref()).map(|drain| drain.seconds_left).collect()
+    };
+    cluster.drain(0).expect("enough others");
+    assert_eq!(seconds_left(&mut cluster), [Some(10)]);
+    cluster.drain(1).expect("enough others");
+    assert_eq!(seconds_left(&mut cluster), [Some(20); 2]);
+    cluster.die(1);
+    assert_eq!(seconds_left(&mut cluster)[0], Some(10), "what is away does not move");
+}
+
 #[test]
 fn partitions_that_nobody_serves_are_a_problem() {
     let mut cluster = Cluster::new(8);

@@ -76,19 +76,25 @@ impl<C: Command> Engine<C> {
         left.collect::<Vec<_>>().into_iter().for_each(|slot| self.retire(slot));
     }
 
-    /// Looks at what should move.
+    /// Looks at what should move. The rest of what a drain noted in part is looked at at once; a look from the beginning, and
+    /// at loads, is due when every node told what it has in use.
     pub(super) fn plan_moves(&mut self) {
-        self.moves.due_us = self.now.mono_us + LEVEL_LOOK_US;
+        let is_due = self.now.mono_us >= self.moves.due_us;
+        if is_due {
+            self.moves.due_us = self.now.mono_us + LEVEL_LOOK_US;
+        }
         if self.repair.is_pressing() {
             return;
         }
-        self.moves.stranding_count = 0;
-        self.plan_draining();
-        if self.moves.plan.is_empty() {
+        if !self.moves.is_amid_drain() {
+            self.moves.stranding_count = 0;
+        }
+        self.plan_draining(is_due);
+        if self.moves.plan.is_empty() && is_due {
             self.plan_levelling();
         }
         if self.moves.plan.is_empty() {
-            self.moves.stranded_count = 0;
+            self.moves.stranded_count = self.moves.stranding_count;
         }
     }
 
@@ -119,13 +125,14 @@ impl<C: Command> Engine<C> {
     }
 
     /// Goes on where the last look ended, so that what cannot move holds up nothing behind it.
-    fn plan_draining(&mut self) {
+    fn plan_draining(&mut self, may_begin: bool) {
         if self.moves.draining.is_empty() {
             return;
         }
         let begin = std::mem::take(&mut self.moves.drain_walk);
         let mut plan = self.plan_draining_from(begin);
-        if plan.is_empty() && begin != Walk::default() {
+        if plan.is_empty() && may_begin && begin != Walk::default() {
+            self.moves.stranding_count = 0;
             plan = self.plan_draining_from(Walk::default());
         }
         self.moves.plan = plan.into();

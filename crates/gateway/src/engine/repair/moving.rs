@@ -84,7 +84,7 @@ pub struct Moves {
     /// Chunks of nodes that drain or are away, as they were counted last, and when they are counted next.
     pub(super) left: BTreeMap<NodeId, u64>,
     left_due_us: u64,
-    /// Chunks that found no node to go to in the last plan, and until now in this one.
+    /// Chunks that found no node to go to until the last plan of a look at all stripes was over, and until now.
     pub(in crate::engine) stranded_count: u64,
     pub(super) stranding_count: u64,
     pub(in crate::engine) moved_count: u64,
@@ -149,8 +149,13 @@ impl Moves {
         self.left.entry(node).and_modify(|left| *left += 1);
     }
 
+    /// Did the last look at nodes that drain end before the last stripe?
+    pub(super) fn is_amid_drain(&self) -> bool {
+        self.drain_walk != Walk::default()
+    }
+
     fn take_rate(&mut self, now_us: u64) {
-        self.rate.take(now_us, self.moved_bytes, !self.is_idle());
+        self.rate.take(now_us, self.moved_bytes, !self.is_idle() || self.is_amid_drain());
     }
 
     pub(in crate::engine) fn check_invariants(
@@ -226,7 +231,8 @@ impl<C: Command> Engine<C> {
             self.moves.left_due_us = self.now.mono_us + LEVEL_LOOK_US;
             self.count_left();
         }
-        if self.moves.is_idle() && self.now.mono_us >= self.moves.due_us {
+        let is_due = self.now.mono_us >= self.moves.due_us || self.moves.is_amid_drain();
+        if self.moves.is_idle() && is_due {
             self.plan_moves();
         }
         self.give_moves(MOVE_LOOKS_MAX);

@@ -57,3 +57,27 @@ fn a_node_that_is_late_now_and_then_is_waited_for_again() {
     scene.is_late(4, Some(REPAIR_SLOW_US));
     assert_eq!(scene.target_at(1 + REPAIR_SLOW_US), None);
 }
+
+/// Only what begins anew waits until nodes told what they have in use.
+#[test]
+fn a_drain_of_many_chunks_goes_on_at_once_and_keeps_its_rate() {
+    let mut scene = scene();
+    for number in 0..MOVE_PLAN_MAX as u64 {
+        let id = StripeId::new(Epoch(1), 100 + number);
+        let members = nodes([0, 1, 2, 3]).into();
+        scene.engine.stripes.insert(Stripe::inherited(id, PartitionId(0), members, Box::from([0; 2])));
+    }
+    scene.engine.handle_draining(&[NodeId(0)].into());
+    scene.engine.moves.rate.take(0, 0, true);
+    scene.engine.plan_moves();
+    assert_eq!(scene.engine.moves.plan.len(), MOVE_PLAN_MAX);
+    // All of it is moved.
+    scene.engine.moves.plan.clear();
+    scene.engine.moves.moved_bytes = 5_000;
+    assert!(scene.target_at(1_000_000).is_some(), "the last one of them is moved at once");
+    assert_eq!(scene.engine.moves.rate.bytes_per_s(), 5_000);
+    let last = scene.engine.moves.stripes().next().expect("it moves");
+    scene.engine.cancel_move(last);
+    assert_eq!(scene.target_at(1_000_000), None, "that was all");
+    assert!(scene.target_at(LEVEL_LOOK_US).is_some());
+}
