@@ -287,6 +287,7 @@ impl Coordinator {
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
         gateway.recent.note(now.mono_us, &status.nodes);
         gateway.recent.note_refused(now.mono_us, status.totals.stores_refused_total);
+        gateway.recent.note_repair(now.mono_us, &status.totals);
         gateway.status = status;
         gateway.untold_losses = 0;
         gateway.has_told = true;

@@ -1,4 +1,5 @@
-//! What a gateway saw of the nodes in the last ten to twenty seconds: its reports count from its start.
+//! What a gateway saw of the nodes in the last ten to twenty seconds, and rebuilt in the last few: its reports count from
+//! its start.
 //!
 //! ```text
 //! reports   |----.----.----.----|----.----.----.----|----.----> now
@@ -6,13 +7,23 @@
 //! recent    <-------------------------------------------------->   until `next` is ten seconds old and becomes `base`
 //! ```
 
-use shorttail_wire::control::NodeSeen;
+use shorttail_wire::control::{NodeSeen, StoreTotals};
 
 /// Microseconds between two reports that are kept to compare with.
 const KEEP_EVERY_US: u64 = 10_000_000;
 
 /// Microseconds for which a refusal is told: long enough to be seen, and for who stores now and then.
 const REFUSED_US: u64 = 10_000_000;
+
+/// Microseconds between two counts of what was rebuilt: some reports.
+const REBUILT_EVERY_US: u64 = 2_000_000;
+
+/// Chunks that were rebuilt, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rebuilt {
+    pub chunks: u64,
+    pub bytes: u64,
+}
 
 /// Two earlier reports of one gateway.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +34,9 @@ pub struct Recent {
     /// Stores that it had refused at the last report, and when they became more.
     refused_total: Option<u64>,
     refused_us: Option<u64>,
+    /// What was rebuilt until the last two counts, the earlier one first, and when the later one was.
+    rebuilt: Option<[Rebuilt; 2]>,
+    rebuilt_us: u64,
 }
 
 impl Recent {
@@ -45,6 +59,27 @@ impl Recent {
     /// Were stores refused in the last seconds?
     pub fn refuses(&self, now_us: u64) -> bool {
         self.refused_us.is_some_and(|since_us| now_us.saturating_sub(since_us) < REFUSED_US)
+    }
+
+    /// Notes what was rebuilt so far.
+    pub fn note_repair(&mut self, now_us: u64, totals: &StoreTotals) {
+        let all = Rebuilt { chunks: totals.chunks_rebuilt_total, bytes: totals.bytes_rebuilt_total };
+        let Some([_, later]) = self.rebuilt else {
+            (self.rebuilt, self.rebuilt_us) = (Some([all; 2]), now_us);
+            return;
+        };
+        if now_us.saturating_sub(self.rebuilt_us) >= REBUILT_EVERY_US {
+            (self.rebuilt, self.rebuilt_us) = (Some([later, all]), now_us);
+        }
+    }
+
+    /// What was rebuilt in the last two to four seconds before the latest report.
+    pub fn rebuilt(&self, latest: &StoreTotals) -> Rebuilt {
+        let [before, _] = self.rebuilt.unwrap_or_default();
+        Rebuilt {
+            chunks: latest.chunks_rebuilt_total.saturating_sub(before.chunks),
+            bytes: latest.bytes_rebuilt_total.saturating_sub(before.bytes),
+        }
     }
 
     /// What the latest report counts beyond the older of those kept.
@@ -86,6 +121,22 @@ mod tests {
         recent.note_refused(2, 6);
         recent.note_refused(3, 6);
         assert!(recent.refuses(2 + REFUSED_US - 1) && !recent.refuses(2 + REFUSED_US));
+    }
+
+    #[test]
+    fn what_was_rebuilt_long_ago_or_before_anybody_looked_is_not_recent() {
+        let told = |chunks| StoreTotals {
+            chunks_rebuilt_total: chunks,
+            bytes_rebuilt_total: chunks * 10,
+            ..StoreTotals::default()
+        };
+        let mut recent = Recent::default();
+        for second in 0..9 {
+            let latest = told(1_000 + 7 * second);
+            recent.note_repair(second * 1_000_000, &latest);
+            let Rebuilt { chunks, bytes } = recent.rebuilt(&latest);
+            assert!(chunks >= 7 * second.min(2) && chunks <= 28 && bytes == chunks * 10, "{chunks} in second {second}");
+        }
     }
 
     #[test]

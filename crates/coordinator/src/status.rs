@@ -8,6 +8,7 @@ use shorttail_wire::control::{
 use crate::coordinator::Coordinator;
 use crate::gone::NodeCounted;
 use crate::members::{GatewayMember, NodeMember};
+use crate::recent::Rebuilt;
 
 /// Shares of a million.
 const MEDIAN_PPM: u32 = 500_000;
@@ -42,7 +43,7 @@ impl Coordinator {
                 chunks_rebuilt_total: totals.chunks_rebuilt_total,
                 bytes_rebuilt_total: totals.bytes_rebuilt_total,
                 bytes_per_s: totals.repair_bytes_per_s,
-                seconds_left: RepairStatus::estimate(&totals),
+                seconds_left: self.repair_seconds_left(&totals),
                 lacking_of_stripe_max: self.lacking().count() as u16,
                 nodes_alive: nodes_alive().count() as u16,
                 nodes_needed: self.settings.code.chunk_count() as u16,
@@ -69,6 +70,21 @@ impl Coordinator {
             false => gateway.status.totals.counters(),
         };
         self.gateways.values().map(told).fold(self.gone.counted(), StoreTotals::plus)
+    }
+
+    /// How long what can be rebuilt takes at this rate, its chunks as long as those that were rebuilt of late: pieces of
+    /// large values may be far shorter than other chunks.
+    fn repair_seconds_left(&self, totals: &StoreTotals) -> Option<u64> {
+        let all = Rebuilt { chunks: totals.chunks_rebuilt_total, bytes: totals.bytes_rebuilt_total };
+        let recent = self.living().map(|gateway| gateway.recent.rebuilt(&gateway.status.totals));
+        let recent = recent.fold(Rebuilt::default(), |sum, one| Rebuilt {
+            chunks: sum.chunks + one.chunks,
+            bytes: sum.bytes + one.bytes,
+        });
+        let Rebuilt { chunks, bytes } = if recent.chunks > 0 { recent } else { all };
+        let left = u128::from(totals.chunks_to_rebuild) * u128::from(bytes);
+        let seconds = left.checked_div(u128::from(chunks) * u128::from(totals.repair_bytes_per_s));
+        seconds.filter(|_| left > 0).map(|seconds| u64::try_from(seconds).unwrap_or(u64::MAX))
     }
 
     /// What every living gateway reported last, by its number.

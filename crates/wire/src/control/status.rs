@@ -317,15 +317,6 @@ pub struct RepairStatus {
     pub nodes_needed: u16,
 }
 
-impl RepairStatus {
-    /// How long what can be rebuilt takes at this rate, its chunks as long as those that were rebuilt.
-    pub fn estimate(totals: &StoreTotals) -> Option<u64> {
-        let bytes = totals.bytes_rebuilt_total.checked_div(totals.chunks_rebuilt_total)?;
-        let left = totals.chunks_to_rebuild.saturating_mul(bytes);
-        left.checked_div(totals.repair_bytes_per_s).filter(|_| left > 0)
-    }
-}
-
 /// Chunks that move between nodes although nothing is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MoveStatus {

@@ -156,6 +156,34 @@ fn what_is_rebuilt_is_told_however_few_nodes_there_are_and_what_cannot_be_is_not
     assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (0, None));
 }
 
+/// First many short pieces are rebuilt, then whole chunks.
+#[test]
+fn the_time_that_repair_takes_is_told_by_what_was_rebuilt_of_late() {
+    let mut cluster = Cluster::new(6);
+    let tell = |cluster: &mut Cluster, chunks_rebuilt_total, bytes_rebuilt_total| {
+        let (chunks_to_rebuild, repair_bytes_per_s) = (10_000, 64 << 20);
+        let totals = StoreTotals {
+            chunks_to_rebuild,
+            repair_bytes_per_s,
+            chunks_rebuilt_total,
+            bytes_rebuilt_total,
+            ..StoreTotals::default()
+        };
+        let standings = cluster.standings(TenureState::Serving);
+        let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
+        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+        cluster.repair().seconds_left
+    };
+    let (pieces, bytes) = (100_000, 100_000 << 11);
+    assert_eq!(tell(&mut cluster, pieces, bytes), Some(0));
+    let mut left = None;
+    for second in 1..=4 {
+        cluster.scene.now.mono_us += 1_000_000;
+        left = tell(&mut cluster, pieces + second * 1_000, bytes + (second * 1_000 << 16));
+    }
+    assert_eq!(left, Some(9));
+}
+
 /// What moves is shared by all that drain.
 #[test]
 fn nodes_that_drain_together_take_as_long_as_all_of_them() {
