@@ -247,7 +247,13 @@ impl<C: Command> Engine<C> {
     }
 
     /// Does the stripe have no more chunks in one failure domain when one goes from here to there than it may, or had?
-    pub(super) fn is_no_worse(&self, members: &[NodeId], from: NodeId, to: NodeId, shape: CodeShape) -> bool {
+    pub(in crate::engine) fn is_no_worse(
+        &self,
+        members: &[NodeId],
+        from: NodeId,
+        to: NodeId,
+        shape: CodeShape,
+    ) -> bool {
         let (leaves, enters) = (self.domains.domain_of(from), self.domains.domain_of(to));
         let Some(domain) = enters.filter(|_| enters != leaves) else { return true };
         let held = |domain| members.iter().filter(|&&node| self.domains.domain_of(node) == Some(domain)).count();

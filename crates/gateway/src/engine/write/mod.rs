@@ -9,6 +9,7 @@
 //! | `flush` | flush_all: a floor under each partition that it is of |
 //! | `flushed` | striped objects that a flush ended: their stripes are freed some objects a turn |
 //! | `group` | several keys of one hash slot stored together or not at all |
+//! | `in_place` | who holds a value that is overwritten in place |
 //! | `layout` | how an object is stored: packed, or by which code and in pieces of which length |
 //! | `lock` | one command round at a time changes a key; commands that arrive meanwhile wait |
 //! | `log` | the log of a partition: where records are appended; how stripes open, fill, seal and are abandoned |
@@ -29,6 +30,7 @@ mod apart;
 pub(super) mod flush;
 pub(super) mod flushed;
 pub(super) mod group;
+mod in_place;
 mod layout;
 pub(super) mod lock;
 pub(super) mod log;

@@ -79,7 +79,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Other owners draw other nodes.
-    fn place_seed(&self) -> u64 {
+    pub(super) fn place_seed(&self) -> u64 {
         let owner = u64::from(self.config.epoch.0) << 16 | u64::from(self.config.core);
         owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.next_stripe
     }

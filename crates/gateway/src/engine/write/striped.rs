@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use shorttail_policy::Update;
 use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId, UnixMs};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 
@@ -309,7 +308,7 @@ impl<C: Command> Engine<C> {
         core_bytes: u64,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
         self.striped_fits(core_bytes)?;
-        match self.members_in_place(lock, partition, shape) {
+        match self.members_in_place(lock, partition, shape, core_bytes) {
             Some(members) => {
                 let has_room = |&id: &NodeId| self.nodes.get(id).is_some_and(|it| it.free_bytes() >= core_bytes);
                 if members.iter().all(has_room) { Ok(members) } else { Err(PlaceError::Wait) }
@@ -324,46 +323,6 @@ impl<C: Command> Engine<C> {
         self.too_few_nodes()?;
         let as_stripes = core_bytes.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
         if self.stripes_for_clients() >= as_stripes { Ok(()) } else { Err(PlaceError::Wait) }
-    }
-
-    /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is
-    /// replaced; where writes go round slow nodes one that is fail-slow is too (ShortTail 3.2.2), as long as
-    /// there are others.
-    fn members_in_place(&mut self, lock: PoolKey, partition: PartitionId, shape: CodeShape) -> Option<Arc<[NodeId]>> {
-        if self.policy(partition).update != Update::InPlace {
-            return None;
-        }
-        let LockPhase::Writing(round) = &self.locks.get(lock)?.phase else { return None };
-        let Old::Present(OldRecord { manifest: Some(old), .. }) = &round.old else { return None };
-        if old.shape != shape {
-            return None;
-        }
-        let mut members = self.striped.get(&old.first)?.members_of(old.first).1.to_vec();
-        let sidesteps = self.policy(partition).write_sidestep;
-        for place in 0..members.len() {
-            if !self.nodes.is_reachable(members[place]) || self.is_leaving(members[place]) {
-                members[place] = self.replacement(&members)?;
-            } else if sidesteps && self.monitor.is_fail_slow(members[place]) {
-                members[place] = self.stand_in(&members).unwrap_or(members[place]);
-            }
-        }
-        Some(members.into())
-    }
-
-    /// The least loaded node that is ready and not a member.
-    fn replacement(&self, members: &[NodeId]) -> Option<NodeId> {
-        let others = self.taking_nodes().filter(|node| !members.contains(&node.id));
-        others.min_by_key(|node| (node.used_bytes(), node.id)).map(|node| node.id)
-    }
-
-    /// The node that takes a fail-slow one's place: of those that are not, the one that did so least often.
-    fn stand_in(&mut self, members: &[NodeId]) -> Option<NodeId> {
-        let is_free = |node: NodeId| self.nodes.is_ready(node) && !self.is_evaded(node) && !members.contains(&node);
-        let others = self.nodes.iter().filter(|node| is_free(node.id));
-        let id = others.min_by_key(|node| (node.redirect_count, node.used_bytes(), node.id))?.id;
-        self.stats.redirected_writes_total += 1;
-        self.nodes.get_mut(id)?.redirect_count += 1;
-        Some(id)
     }
 
     /// The value goes back to its round, which waits for memory or fails.
