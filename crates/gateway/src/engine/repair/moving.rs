@@ -34,7 +34,9 @@ use super::losing::Walk;
 use super::queue::{Facts, Reparable};
 use super::rate::Rate;
 use crate::command::Command;
-use crate::engine::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_SLOW_US};
+use crate::engine::limits::{
+    LEVEL_LOOK_US, MOVE_LOOKS_MAX, REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
+};
 use crate::engine::sessions::nodes::Node;
 use crate::engine::{Engine, Phase, What};
 
@@ -389,8 +391,17 @@ impl<C: Command> Engine<C> {
     /// The target did not take the order (`None`: it did not answer).
     pub(in crate::engine) fn move_refused(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
         match refusal {
+            Some(Refusal::Busy) => self.put_off_move(node, stripe),
             Some(refusal) => self.moved(node, stripe, Err((refusal, None))),
             None => self.cancel_move(stripe),
+        }
+    }
+
+    /// The target has enough orders, of other engines too: it is ordered the same again some moments later.
+    fn put_off_move(&mut self, node: NodeId, stripe: StripeId) {
+        let order = self.moves.under_way.get_mut(&stripe).filter(|order| order.target == node);
+        if let Some(order) = order {
+            order.asked_us = Some((self.now.mono_us + REPAIR_REST_US).saturating_sub(REBUILD_ASK_US));
         }
     }
 

@@ -590,7 +590,10 @@ impl<C: Command> Engine<C> {
             (_, source) => source.map(usize::from),
         };
         let of_source = source.map_or(String::new(), |source| format!(", of source {source}"));
-        self.note_failure(stripe, &format!("node {} rebuilding chunk {chunk}: {refusal}{of_source}", node.0));
+        // Who has enough orders, of other engines too, has not failed.
+        if (refusal, source) != (Refusal::Busy, None) {
+            self.note_failure(stripe, &format!("node {} rebuilding chunk {chunk}: {refusal}{of_source}", node.0));
+        }
         if let Some(lost) = self.repair.get_mut(stripe) {
             match (refusal, blamed) {
                 (_, Some(blamed)) => lost.avoided |= 1 << blamed,

@@ -81,3 +81,35 @@ fn a_drain_of_many_chunks_goes_on_at_once_and_keeps_its_rate() {
     assert_eq!(scene.target_at(1_000_000), None, "that was all");
     assert!(scene.target_at(LEVEL_LOOK_US).is_some());
 }
+
+/// Nothing is freed, and nobody is told anything.
+#[test]
+fn a_target_that_has_enough_orders_is_given_the_move_again() {
+    let mut scene = scene();
+    scene.begin(4);
+    let (told, _) = scene.counts();
+    scene.engine.now.mono_us = REBUILD_ASK_US;
+    scene.engine.move_refused(NodeId(4), scene.stripe, Some(Refusal::Busy));
+    for wait_us in [REPAIR_REST_US, REPAIR_REST_US + 1] {
+        scene.asks_nothing();
+        scene.engine.now.mono_us = REBUILD_ASK_US + wait_us;
+        scene.engine.repair.due_us = 0;
+        scene.engine.give_orders();
+    }
+    scene.is_ordered(4, told);
+    scene.report(4, Ok(()));
+    assert_eq!(scene.counts(), (told, nodes([4, 1, 2, 3])));
+}
+
+#[test]
+fn a_target_that_has_enough_orders_has_not_failed() {
+    let mut scene = scene();
+    scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
+    let target = scene.orders_at(0);
+    let failures = |scene: &Scene| scene.engine.repair.get(scene.stripe).map(|lost| lost.failures);
+    scene.engine.order_refused(NodeId(target), scene.stripe, Some(Refusal::Busy));
+    assert_eq!(failures(&scene), Some(0));
+    assert_eq!(scene.orders_at(REPAIR_REST_US), target);
+    scene.engine.order_refused(NodeId(target), scene.stripe, Some(Refusal::Unreachable));
+    assert_eq!(failures(&scene), Some(1));
+}
