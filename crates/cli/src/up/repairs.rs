@@ -65,7 +65,7 @@ struct Before {
 }
 
 impl Before {
-    /// What was rebuilt since. What a gateway that died counted is not in the sum any more.
+    /// What was rebuilt since. A coordinator that begins anew has not heard of gateways that are gone.
     fn done(self, repair: &RepairStatus) -> Before {
         Before {
             chunks: repair.chunks_rebuilt_total.saturating_sub(self.chunks),
