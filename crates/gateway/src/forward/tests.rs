@@ -134,6 +134,19 @@ fn a_flush_names_its_partitions() {
 }
 
 #[test]
+fn what_nests_is_refused_however_deeply() {
+    let parse = |request: &[u8]| Ask::parse(&[&[0, 0, 2], request].concat()).map(|ask| ask.request);
+    // The number that one of what this gateway has alone would have, were it to travel.
+    assert_eq!(parse(&[6]).ok().map(|it| format!("{it:?}")), Some("Keyspace(Stats)".to_owned()));
+    for depth in [0, 1, 1 << 20] {
+        let nested = [vec![7; depth], vec![6]].concat();
+        let is_refused = matches!(parse(&nested), Err(FrameError::Body));
+        assert_eq!(is_refused, depth > 0, "{depth}");
+    }
+    assert!(matches!(parse(&vec![7; 1 << 20]), Err(FrameError::Body)));
+}
+
+#[test]
 fn a_key_beyond_all_limits_is_refused() {
     let group = |bytes| GroupPut { pairs: vec![(vec![0; bytes], Vec::new())], only_if_absent: false };
     let parse = |bytes| {
