@@ -286,7 +286,8 @@ impl<C: Command> Engine<C> {
         self.resume_lanes(false);
     }
 
-    /// Tries those that came first. While there is nothing for deletes, it is one of them at a time.
+    /// Tries those that came first. While there is nothing for deletes, it is one of them at a time that may take
+    /// something.
     fn resume_lanes(&mut self, of_deletes: bool) {
         let lanes = self.stalled.lanes.keys().filter(|lane| (lane.kind == Kind::Deletes) == of_deletes);
         let mut firsts: BinaryHeap<_> = lanes.filter_map(|&lane| self.stalled.first_of(lane)).collect();
@@ -302,7 +303,9 @@ impl<C: Command> Engine<C> {
                 StalledWrite::Round(key) => self.send_round(key),
                 StalledWrite::Group(group) => self.send_group(group),
             }
-            if of_deletes && self.shortage.is_kept_from_deletes && !self.is_held_up() {
+            // One that is over took nothing.
+            let is_over = matches!(entry.write, StalledWrite::Round(key) if self.round_mut(key).is_none());
+            if of_deletes && self.shortage.is_kept_from_deletes && !self.is_held_up() && !is_over {
                 break;
             }
             let vain = vain_tries.entry(lane).or_default();

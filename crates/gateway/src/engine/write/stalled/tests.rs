@@ -6,7 +6,7 @@ use shorttail_wire::node::{NodeReply, next_frame};
 use super::*;
 use crate::any::AnyCommand;
 use crate::engine::SessionId;
-use crate::engine::limits::{FREES_ASKED_MAX, LET_GO_STALL_US_MAX};
+use crate::engine::limits::{DELETE_STALL_US_MAX, FREES_ASKED_MAX, LET_GO_STALL_US_MAX};
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::index::StripeSlot;
 use crate::engine::state::testing::{ask, ask_as, confirm_all, confirm_seals, engine_of_ready_nodes, leave_no_room};
@@ -96,7 +96,7 @@ fn engine_without_memory() -> Engine<AnyCommand> {
 
 /// A delete waits that has nothing left to take from cleaning.
 fn stall_delete(engine: &mut Engine<AnyCommand>, key: &[u8]) {
-    let round = Round::new(Default::default(), End::Delete, Default::default(), Old::Absent);
+    let round = Round::new(Default::default(), End::Delete, Default::default(), Old::Lost);
     let round = Round { helps_cleaning: true, ..round };
     let key = engine.key_ref(key);
     let delete = engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
@@ -137,6 +137,22 @@ fn all_deletes_are_over_at_once_that_held_up_a_hand_over() {
     engine.shortage.is_kept_from_deletes = true;
     engine.resume_stalled();
     assert!(!engine.stalled.has_deletes());
+}
+
+/// Each would hold up those behind it: thousands would hear one by one what was long certain.
+#[test]
+fn deletes_whose_time_is_over_hear_it_together() {
+    let mut engine = engine_without_memory();
+    [&b"a"[..], b"b", b"c"].into_iter().for_each(|key| stall_delete(&mut engine, key));
+    engine.set_now(Now { mono_us: DELETE_STALL_US_MAX + 1, ..Now::default() });
+    engine.stalled.hope_until_us = u64::MAX;
+    stall_delete(&mut engine, b"d");
+    stall_delete(&mut engine, b"e");
+    engine.shortage.is_kept_from_deletes = true;
+    let before = engine.stalled.tries;
+    engine.resume_stalled();
+    assert_eq!(engine.stalled.count, 2, "their time is not over");
+    assert_eq!(engine.stalled.tries - before, 4, "one that waits on is the last");
 }
 
 /// A write of so many bytes wants to wait in the lane of the first partition.
