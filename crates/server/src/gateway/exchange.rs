@@ -101,6 +101,8 @@ pub struct Exchange {
     number_next: u64,
     /// Requests that wait may have an owner now.
     may_place: bool,
+    /// As [`Exchange::asks_on`].
+    asks_on: bool,
     /// Requests that need not follow others any more.
     loose: VecDeque<Waiter>,
 }
@@ -128,6 +130,7 @@ impl Exchange {
             replies: Vec::new(),
             number_next: 0,
             may_place: false,
+            asks_on: false,
             loose: VecDeque::new(),
             tenures: Tenures::new(config, place.core, cores.len()),
             place,
@@ -458,6 +461,13 @@ impl Exchange {
     pub fn write_neighbours(&mut self, now: Now, registry: &Registry) {
         let outcomes = self.neighbours.write(now.mono_us, registry);
         self.settle(now, outcomes);
+        self.asks_on = self.neighbours.take_room_again() && !self.waiting.is_empty();
+        self.may_place |= self.asks_on;
+    }
+
+    /// Is something to be asked of another gateway in a turn of its own, at once?
+    pub fn asks_on(&self) -> bool {
+        self.asks_on
     }
 
     fn settle(&mut self, now: Now, outcomes: Vec<Outcome>) {

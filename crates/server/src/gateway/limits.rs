@@ -25,9 +25,9 @@ pub const ANSWERS_PER_PASS: usize = 4096;
 pub const ANSWER_BYTES: usize = 16 << 10;
 pub const ANSWERS_OF_STATS: usize = 64;
 
-/// Bytes that may wait for the socket to another gateway: all that it may be asked at once. What was asked too long ago
-/// is not counted there any more, but waits here.
-pub const NEIGHBOUR_OUTBOX_BYTES_MAX: usize = ASKED_BYTES_MAX;
+/// Bytes that may wait for the socket to another gateway, and the request that passes them: some turns of a fast link.
+/// What waits beyond that waits where it can be refused for sure (`waiting.rs`).
+pub const NEIGHBOUR_OUTBOX_BYTES_MAX: usize = 1 << 20;
 
 /// Microseconds between two attempts to connect to another gateway: the first follows soon, later ones more slowly.
 pub const CONNECT_FIRST_US: u64 = 5_000;

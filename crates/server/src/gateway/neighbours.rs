@@ -106,6 +106,8 @@ pub struct Neighbours {
     identity: Identity,
     neighbours: BTreeMap<u16, Neighbour>,
     tag_next: u64,
+    /// One that had no room for lack of room in its socket has some.
+    has_room_again: bool,
 }
 
 pub fn token_of(gateway: u16) -> MioToken {
@@ -118,7 +120,7 @@ pub fn gateway_of(token: MioToken) -> Option<u16> {
 
 impl Neighbours {
     pub fn new(identity: Identity) -> Self {
-        Neighbours { identity, neighbours: BTreeMap::new(), tag_next: 0 }
+        Neighbours { identity, neighbours: BTreeMap::new(), tag_next: 0, has_room_again: false }
     }
 
     /// The gateways that can be asked from now on; what others were asked ends as if they had broken the connection.
@@ -221,6 +223,8 @@ impl Neighbours {
             let before = link.unsent_bytes(&neighbour.outbox);
             let result = link.write_large(&mut neighbour.outbox, registry);
             neighbour.note_taken(before, now_us);
+            let was_full = before >= NEIGHBOUR_OUTBOX_BYTES_MAX;
+            self.has_room_again |= was_full && neighbour.unsent_bytes() < NEIGHBOUR_OUTBOX_BYTES_MAX;
             if let Err(error) = result {
                 // Connecting takes a moment over TCP: the greeting waits in the outbox.
                 if error.kind() != std::io::ErrorKind::NotConnected {
@@ -229,6 +233,11 @@ impl Neighbours {
             }
         }
         broken.into_iter().flat_map(|id| self.break_off(id, registry)).collect()
+    }
+
+    /// May more be asked than before this was last asked? No event tells of a socket that took all there was.
+    pub fn take_room_again(&mut self) -> bool {
+        std::mem::take(&mut self.has_room_again)
     }
 
     /// Ends what was asked too long ago.

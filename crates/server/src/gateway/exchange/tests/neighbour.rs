@@ -9,6 +9,7 @@ use shorttail_gateway::forward::put_reply;
 use shorttail_wire::gateway::{Kind, Welcome, next_frame, put_frame};
 
 use super::*;
+use crate::gateway::limits::NEIGHBOUR_OUTBOX_BYTES_MAX;
 use crate::gateway::neighbours::gateway_of;
 
 const CORE_COUNT: usize = 64;
@@ -24,23 +25,38 @@ struct Asker {
 
 impl Asker {
     fn new() -> Self {
+        Asker::among(Arc::default())
+    }
+
+    /// `waiting`: what waits in its gateway.
+    fn among(waiting: Arc<WaitingTotal>) -> Self {
         let poll = Poll::new().expect("an epoll instance");
         let (_, outlet) = Inbox::new(&poll, MioToken(0)).expect("an event descriptor");
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut config = EngineConfig::new(shape, Epoch(0), CLUSTER, NODE_COUNT);
         config.partition_count = 1;
         let place = Place { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
-        let exchange = Exchange::new(place, vec![outlet; CORE_COUNT], config, Arc::default());
+        let exchange = Exchange::new(place, vec![outlet; CORE_COUNT], config, waiting);
         Asker { poll, exchange, now: Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) } }
     }
 
     fn set(&mut self, seq: u64) {
+        self.set_key(seq, "key", 1);
+    }
+
+    fn set_key(&mut self, seq: u64, key: &str, value_bytes: usize) {
+        let request = self.set_request(key, value_bytes);
+        let id = RequestId { seq, part: 0 };
+        self.exchange.ask(self.now, Token { connection: 1, id }, request);
+    }
+
+    fn set_request(&self, key: &str, value_bytes: usize) -> Request<AnyCommand> {
         let mut asked = Vec::new();
         let mut session = MemcachedSession::default();
         let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
-        session.handle_input(self.now, &mut Shared::new(Settings::default()), b"set key 0 0 1\r\n1\r\n", &mut sink);
-        let id = RequestId { seq, part: 0 };
-        self.exchange.ask(self.now, Token { connection: 1, id }, asked.pop().expect("one request"));
+        let line = [format!("set {key} 0 0 {value_bytes}\r\n").as_bytes(), &vec![b'1'; value_bytes], b"\r\n"].concat();
+        session.handle_input(self.now, &mut Shared::new(Settings::default()), &line, &mut sink);
+        asked.pop().expect("one request")
     }
 
     fn answers(&mut self) -> Vec<(u64, Vec<u8>)> {
@@ -73,9 +89,8 @@ struct Owner {
 impl Owner {
     /// It has let this one in.
     fn of(asker: &mut Asker) -> Self {
-        let path = std::env::temp_dir().join(format!("shorttail-exchange-{}", std::process::id()));
-        // Of an earlier run with this number, if any.
-        let _ = std::fs::remove_file(&path);
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("forward");
         let listener = UnixListener::bind(&path).expect("a socket");
         let forward = Some(format!("unix:{}", path.display()));
         let gateways = vec![GatewayEntry { id: 1, is_alive: true, forward, ..GatewayEntry::default() }];
@@ -83,7 +98,6 @@ impl Owner {
         let view = View { number: 1, gateways, tenures, ..View::default() };
         asker.exchange.take_view(asker.now, &view, asker.poll.registry());
         let (stream, _) = listener.accept().expect("it connects");
-        std::fs::remove_file(&path).expect("it is there");
         stream.set_nonblocking(true).expect("a socket");
         let mut owner = Owner { stream, input: Vec::new() };
         asker.exchange.write_neighbours(asker.now, asker.poll.registry());
@@ -134,4 +148,36 @@ fn one_core_of_many_may_have_all_that_waits_for_an_owner() {
     let count = 8 * CORE_COUNT as u64;
     (0..count).for_each(|seq| asker.set(seq));
     assert_eq!(asker.answers(), [], "none is refused");
+}
+
+/// Of what the other gateway does not take little has left, or could: whoever asked for the rest knows that nothing was
+/// done.
+#[test]
+fn what_waits_for_a_gateway_that_stands_still_is_refused_for_sure() {
+    const COUNT: u64 = 1_000;
+    const VALUE_BYTES: usize = 8 << 10;
+    const SOCKET_BYTES: usize = 1 << 20;
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    (0..COUNT).for_each(|seq| asker.set_key(seq, &format!("key{seq}"), VALUE_BYTES));
+    asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+    assert!(asker.exchange.asks_on(), "the socket took some");
+    asker.exchange.end_turn(asker.now);
+    asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+    assert!(!asker.exchange.asks_on(), "it takes no more");
+    // Once all has left no event tells of it.
+    let mut taken = 0;
+    while taken < COUNT / 2 {
+        taken += owner.take().len() as u64;
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        asker.exchange.end_turn(asker.now);
+    }
+    asker.now.mono_us += WAIT_US_MAX;
+    asker.exchange.housekeep(asker.now, asker.poll.registry());
+    let answers = asker.answers();
+    let [unknown, refused] = ["SERVER_ERROR outcome unknown", "SERVER_ERROR"]
+        .map(|words| answers.iter().filter(|(_, reply)| reply.starts_with(words.as_bytes())).count() as u64);
+    assert_eq!((answers.len() as u64, refused), (COUNT, COUNT));
+    let in_doubt_max = ((NEIGHBOUR_OUTBOX_BYTES_MAX + SOCKET_BYTES) / VALUE_BYTES) as u64;
+    assert!((taken..taken + in_doubt_max).contains(&unknown), "{taken} were taken, {unknown} are in doubt");
 }
