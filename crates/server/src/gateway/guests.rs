@@ -23,7 +23,10 @@ use shorttail_wire::gateway::{Hello, Kind, Welcome, begin_frame, next_frame, nex
 
 use super::backlog::Pieces;
 use super::exchange::Answer;
-use super::limits::{ASKED_BYTES_MAX, ASKED_MAX, GREETING_US_MAX, GUEST_ANSWERS_BYTES_MAX, GUEST_READ_BYTES};
+use super::limits::{
+    ASKED_BYTES_MAX, ASKED_MAX, GREETING_US_MAX, GUEST_ANSWERS_BYTES_MAX, GUEST_READ_BYTES, GUEST_TURN_BYTES_MAX,
+    SOCKET_BYTES_MAX,
+};
 use super::neighbours::Identity;
 use super::waiting::WAIT_US_MAX;
 use crate::net::{Link, ReadEnd};
@@ -44,8 +47,9 @@ pub struct Guest {
     has_unread: bool,
     /// It is among those that are read next.
     pub is_queued: bool,
-    /// Since when some of it was there all the time.
+    /// Since when some of it may have been there all the time, for want of room; and so many of the bytes to come.
     unread_since_us: Option<u64>,
+    late_bytes: usize,
     /// To be closed at the end of the turn, once what its socket takes was sent.
     pub is_over: bool,
 }
@@ -71,11 +75,13 @@ impl Guest {
             has_unread: false,
             is_queued: false,
             unread_since_us: None,
+            late_bytes: 0,
             is_over: false,
         }
     }
 
-    /// Reads what it asks, as far as there is room for the answers. Requests go to `sink` with their tags.
+    /// Reads what it asks, as far as there is room for the answers, and no more than is fair in a turn. Requests go to
+    /// `sink` with their tags.
     pub fn read(&mut self, now_us: u64, identity: Identity, scratch: &mut [u8], mut sink: impl FnMut(u64, Ask)) {
         self.refuse_late(now_us);
         while self.is_next_free()
@@ -83,15 +89,22 @@ impl Guest {
         {
             self.pass(held.tag, held.ask, &mut sink);
         }
+        let mut turn_bytes = 0;
         loop {
-            self.has_unread = !self.has_room();
-            if self.has_unread {
+            let has_room = self.has_room();
+            if !has_room {
                 self.unread_since_us.get_or_insert(now_us);
+                self.late_bytes = SOCKET_BYTES_MAX;
+            }
+            self.has_unread = !has_room || turn_bytes >= GUEST_TURN_BYTES_MAX;
+            if self.has_unread {
                 return;
             }
             let (mut asks, mut problem) = (Vec::new(), None);
             let (is_greeted, outbox) = (&mut self.is_greeted, &mut self.outbox);
+            let (left_bytes, mut read_bytes) = (self.link.input.len(), 0);
             let end = self.link.read(scratch, |input| {
+                read_bytes = input.len() - left_bytes;
                 let take = |tag, ask| asks.push((tag, ask));
                 Self::take_frames(is_greeted, identity, input, outbox, take).unwrap_or_else(|found| {
                     problem = Some(found);
@@ -99,6 +112,8 @@ impl Guest {
                 })
             });
             asks.into_iter().for_each(|(tag, ask)| self.admit(now_us, tag, ask, &mut sink));
+            turn_bytes += read_bytes;
+            self.note_read(read_bytes);
             match end {
                 ReadEnd::Paused if problem.is_none() => {}
                 ReadEnd::Drained if problem.is_none() => {
@@ -117,6 +132,14 @@ impl Guest {
             if self.is_over {
                 return;
             }
+        }
+    }
+
+    /// One that always says more never comes to its end, and is not late for ever all the same.
+    fn note_read(&mut self, bytes: usize) {
+        self.late_bytes = self.late_bytes.saturating_sub(bytes);
+        if self.late_bytes == 0 {
+            self.unread_since_us = None;
         }
     }
 
@@ -422,6 +445,7 @@ mod tests {
             left = &left[scene.far.write(left).expect("it is read")..];
             passed.append(&mut scene.read(&[]));
         }
+        passed.append(&mut scene.read_on());
         assert!(refused.len() > held_count + 1_000 && !passed.is_empty(), "{} of {held_count}", refused.len());
         assert_eq!([refused, passed].concat(), (1..=lines.len() as u64).collect::<Vec<u64>>());
     }
@@ -432,6 +456,54 @@ mod tests {
         let (mut scene, mut said) = (Scene::new(), Vec::new());
         (0..1_000).for_each(|tag| ask(b"get key\r\n").put(&mut said, tag));
         assert_eq!(scene.read(&said).len(), 1_000);
+    }
+
+    #[test]
+    fn one_that_says_much_is_not_heard_to_the_end_at_once() {
+        const COUNT: usize = 100_000;
+        let (mut scene, mut said) = (Scene::new(), Vec::new());
+        (0..COUNT as u64).for_each(|tag| ask(b"get key\r\n").put(&mut said, tag));
+        let ask_bytes = said.len() / COUNT;
+        let sent_bytes = scene.far.write(&said).expect("it is there");
+        assert!(sent_bytes > GUEST_TURN_BYTES_MAX + 8192, "{sent_bytes} bytes fit into a socket");
+        let first = scene.read(&[]);
+        assert!((1..=GUEST_TURN_BYTES_MAX / ask_bytes + 4096).contains(&first.len()) && scene.guest.may_go_on());
+        let all = [first, scene.read_on()].concat();
+        assert_eq!(all, (0..(sent_bytes / ask_bytes) as u64).collect::<Vec<u64>>());
+    }
+
+    /// Its socket is never empty.
+    #[test]
+    fn who_never_pauses_is_not_late_for_ever() {
+        const LATE_BYTES: usize = GUEST_ANSWERS_BYTES_MAX / 60 + 1;
+        const VALUE_BYTES: usize = 50_000;
+        const SETS: usize = 2 * SOCKET_BYTES_MAX / VALUE_BYTES;
+        let (mut scene, mut reads) = (Scene::new(), Vec::new());
+        (0..60).for_each(|tag| ask(b"get key\r\n").put(&mut reads, tag));
+        for tag in scene.read(&reads) {
+            scene.guest.answer(tag, &Some(Reply::Bytes(vec![b'v'; LATE_BYTES])));
+        }
+        assert!(scene.read(&[]).is_empty() && !scene.guest.has_room());
+        scene.now_us = WAIT_US_MAX;
+        let mut piece = vec![0; 1 << 16];
+        while scene.guest.outbox_bytes() > 0 {
+            scene.guest.send(scene.poll.registry()).expect("it is there");
+            while let Ok(1..) = scene.far.read(&mut piece) {}
+        }
+        let set = [format!("set key 0 0 {VALUE_BYTES}\r\n").as_bytes(), &[b'v'; VALUE_BYTES], b"\r\n"].concat();
+        let (set, mut said) = (ask(&set), Vec::new());
+        (0..SETS as u64).for_each(|tag| set.put(&mut said, tag));
+        let (mut left, mut passed) = (&said[..], Vec::new());
+        while !left.is_empty() {
+            while let Ok(count @ 1..) = scene.far.write(left) {
+                left = &left[count..];
+            }
+            passed.append(&mut scene.read(&[]));
+        }
+        let first = *passed.first().expect("in the end they are done") as usize;
+        let late_bytes = SOCKET_BYTES_MAX..SOCKET_BYTES_MAX + 4 * VALUE_BYTES;
+        assert!(late_bytes.contains(&((first + 1) * (VALUE_BYTES + 100))), "{first} were refused");
+        assert!(passed.iter().copied().eq((first as u64..).take(passed.len())));
     }
 
     struct Scene {
@@ -457,6 +529,15 @@ mod tests {
             let mut tags = Vec::new();
             self.far.write_all(said).expect("it fits");
             self.guest.read(self.now_us, IDENTITY, &mut [0; 4096], |tag, _| tags.push(tag));
+            tags
+        }
+
+        /// What it said and was left in the socket.
+        fn read_on(&mut self) -> Vec<u64> {
+            let mut tags = Vec::new();
+            while self.guest.has_unread && self.guest.has_room() {
+                tags.append(&mut self.read(&[]));
+            }
             tags
         }
     }

@@ -55,5 +55,11 @@ pub const GUEST_ANSWERS_BYTES_MAX: usize = ASKED_BYTES_MAX;
 /// answers: the largest usual one.
 pub const GUEST_READ_BYTES: usize = 1 << 20;
 
+/// Bytes taken of one other gateway in a turn. A client's are 256 KiB; it speaks for many.
+pub const GUEST_TURN_BYTES_MAX: usize = if cfg!(test) { 128 << 10 } else { 1 << 20 };
+
+/// More than the system keeps of a connection that is not read, unless it was told to keep more.
+pub const SOCKET_BYTES_MAX: usize = 8 << 20;
+
 /// Bytes beyond which another gateway is let go: that takes a thousand such reads under way when it ceases to take answers.
 pub const GUEST_OUTBOX_BYTES_MAX: usize = 1 << 30;
