@@ -10,6 +10,7 @@ mod metrics;
 pub mod status;
 #[cfg(test)]
 pub(crate) mod tests;
+mod visitors;
 
 use std::net::SocketAddr;
 
@@ -19,14 +20,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt;
 use serde::{Deserialize, Serialize};
 use shorttail_policy::Change;
 use shorttail_wire::control::{ClusterStatus, Order, PolicyOrder};
 
 use crate::coordinator::Desk;
 use crate::gateway::Window;
-use crate::net::OtherEnd;
+use visitors::Visitors;
 
 /// The page: no assets from elsewhere.
 const PAGE: &str = include_str!("admin/page.html");
@@ -79,8 +79,7 @@ fn serve(listener: std::net::TcpListener, router: Router) -> anyhow::Result<()> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let listener = listener.tap_io(|socket| OtherEnd::Client.watch(socket));
-        axum::serve(listener, router).await.context("serving stopped")
+        axum::serve(Visitors::new(listener), router).await.context("serving stopped")
     })
 }
 

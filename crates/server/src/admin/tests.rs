@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use shorttail_gateway::session::Counters;
 use shorttail_units::Epoch;
@@ -12,6 +13,7 @@ use shorttail_wire::control::{
 };
 
 use super::metrics::{self, strict};
+use super::visitors::{QUIET_MAX, VISITORS_MAX};
 use super::{Bound, OrderOutcome};
 use crate::coordinator::tests::{MEEK, RunningCoordinator, gateway, node};
 use crate::gateway::Window;
@@ -56,6 +58,22 @@ fn every_path_answers() {
     }
     assert!(get(address, "/").contains("<title>ShortTail</title>"));
     assert!(get(address, "/nothing").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn silent_visitors_keep_nobody_out_for_long() {
+    let running = RunningCoordinator::start(None);
+    let mut silent: Vec<TcpStream> =
+        (0..VISITORS_MAX).map(|_| TcpStream::connect(running.admin).expect("the admin port listens")).collect();
+    // As many as may be are there.
+    let asked = Instant::now();
+    assert!(get(running.admin, "/status").starts_with("HTTP/1.1 200"));
+    let waited = asked.elapsed();
+    assert!(waited > QUIET_MAX / 2 && waited < 3 * QUIET_MAX, "{waited:?}");
+    for stream in &mut silent {
+        // Closed with nothing said.
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+    }
 }
 
 /// What a script asks of a variable: the words after `variable.`.

@@ -31,7 +31,7 @@ use super::limits::{
 use super::peers::SESSION_TOKENS_END;
 use super::waiting::{WAIT_US_MAX, Waiter};
 use crate::config::Address;
-use crate::net::{Link, ReadEnd, Stream};
+use crate::net::{Link, ReadEnd, Shortage, Stream};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +108,7 @@ pub struct Neighbours {
     tag_next: u64,
     /// One that had no room for lack of room in its socket has some.
     has_room_again: bool,
+    shortage: Shortage,
 }
 
 pub fn token_of(gateway: u16) -> MioToken {
@@ -120,7 +121,13 @@ pub fn gateway_of(token: MioToken) -> Option<u16> {
 
 impl Neighbours {
     pub fn new(identity: Identity) -> Self {
-        Neighbours { identity, neighbours: BTreeMap::new(), tag_next: 0, has_room_again: false }
+        Neighbours {
+            identity,
+            neighbours: BTreeMap::new(),
+            tag_next: 0,
+            has_room_again: false,
+            shortage: Shortage::default(),
+        }
     }
 
     /// The gateways that can be asked from now on; what others were asked ends as if they had broken the connection.
@@ -154,7 +161,7 @@ impl Neighbours {
             let link = stream.and_then(|stream| Link::new(stream, token_of(id), registry));
             match link {
                 Ok(link) => neighbour.greet(link, self.identity),
-                Err(error) => tracing::debug!(gateway = id, %error, "cannot connect"),
+                Err(error) => self.shortage.tell(now_us, &error, format_args!("gateway {id}")),
             }
         }
     }

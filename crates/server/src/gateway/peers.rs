@@ -8,7 +8,7 @@ use shorttail_gateway::engine::SessionId;
 use shorttail_units::NodeId;
 
 use crate::config::Address;
-use crate::net::{Link, Stream};
+use crate::net::{Link, Shortage, Stream};
 
 /// Tokens of sessions begin here, and end there; those of clients lie below, those of other gateways above.
 pub const SESSION_TOKENS: usize = 1 << 48;
@@ -36,6 +36,7 @@ pub struct Peers {
     pub links: HashMap<SessionId, Link>,
     /// When to try again, and how long to wait after that.
     retries: HashMap<SessionId, (u64, u64)>,
+    pub shortage: Shortage,
 }
 
 impl Peers {
@@ -74,7 +75,7 @@ impl Peers {
                     self.links.insert(session, link);
                     connected.push(session);
                 }
-                Err(error) => tracing::debug!(node = session.node.0, %error, "cannot connect"),
+                Err(error) => self.shortage.tell(now_us, &error, format_args!("node {}", session.node.0)),
             }
         }
         connected

@@ -59,7 +59,8 @@ impl<L> Accepting<L> {
         self.due_us.is_some_and(|due_us| due_us <= now_us)
     }
 
-    fn tell(&mut self, now_us: u64, error: &io::Error) {
+    /// It failed for a reason that lasts.
+    pub fn tell(&mut self, now_us: u64, error: &io::Error) {
         if self.told_us.is_none_or(|told_us| now_us >= told_us + TELL_US) {
             self.told_us = Some(now_us);
             tracing::warn!(%error, whom = self.whom, "cannot accept a connection: who comes waits");

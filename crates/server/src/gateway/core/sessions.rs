@@ -14,7 +14,7 @@ use super::Core;
 use crate::gateway::peers::Peers;
 use crate::gateway::tenures::Tenure;
 use crate::near;
-use crate::net::ReadEnd;
+use crate::net::{ReadEnd, Shortage};
 
 /// What is written to nodes before clients have their replies, and what afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ impl Core {
             if let Some(error) = failure {
                 tracing::error!(node = id.node.0, %error, "a node sent nonsense");
             }
-            open_near(engine, is_local, &self.gauges.views);
+            open_near(now, engine, is_local, &self.gauges.views, &mut peers.shortage);
             match end {
                 ReadEnd::Paused if failure.is_none() => continue,
                 ReadEnd::Drained if failure.is_none() => {
@@ -122,7 +122,7 @@ fn close_session(
 }
 
 /// Opens what nodes on this machine offered.
-fn open_near(engine: &mut Engine<AnyCommand>, is_local: bool, views: &near::Views) {
+fn open_near(now: Now, engine: &mut Engine<AnyCommand>, is_local: bool, views: &near::Views, shortage: &mut Shortage) {
     while let Some((session, offer)) = engine.poll_near_offer() {
         if !is_local {
             continue;
@@ -132,7 +132,7 @@ fn open_near(engine: &mut Engine<AnyCommand>, is_local: bool, views: &near::View
             NearOffer::Ring(ring) => near::open_ring(ring).map(|ring| engine.handle_ring(session, ring)),
         };
         if let Err(error) = opened {
-            tracing::debug!(node = session.node.0, %error, ?offer, "it cannot be opened here");
+            shortage.tell(now.mono_us, &error, format_args!("the memory of node {}", session.node.0));
         }
     }
 }
