@@ -24,8 +24,8 @@ use shorttail_wire::gateway::{Hello, Kind, Welcome, begin_frame, next_frame, nex
 use super::backlog::Pieces;
 use super::exchange::Answer;
 use super::limits::{
-    ASKED_BYTES_MAX, ASKED_MAX, GREETING_US_MAX, GUEST_ANSWERS_BYTES_MAX, GUEST_READ_BYTES, GUEST_TURN_BYTES_MAX,
-    SOCKET_BYTES_MAX,
+    ASKED_BYTES_MAX, ASKED_MAX, GREETING_US_MAX, GUEST_ANSWERS_BYTES_MAX, GUEST_OUTBOX_BYTES_MAX, GUEST_READ_BYTES,
+    GUEST_TURN_BYTES_MAX, SOCKET_BYTES_MAX,
 };
 use super::neighbours::Identity;
 use super::waiting::WAIT_US_MAX;
@@ -166,6 +166,12 @@ impl Guest {
         self.has_unread && self.has_room() || self.is_next_free()
     }
 
+    /// Would this be more than may wait, beside so much that it is held when it is asked again?
+    fn is_too_much(&self, bytes: usize) -> bool {
+        let waiting_bytes = self.outbox_bytes();
+        waiting_bytes >= GUEST_ANSWERS_BYTES_MAX && waiting_bytes + bytes > GUEST_OUTBOX_BYTES_MAX
+    }
+
     fn has_room(&self) -> bool {
         self.outbox_bytes() < GUEST_ANSWERS_BYTES_MAX
             && self.held.len() < ASKED_MAX
@@ -259,8 +265,12 @@ impl Guest {
     }
 
     pub fn answer(&mut self, tag: u64, answer: &Answer) {
-        self.reads.remove(&tag);
+        let is_read = self.reads.remove(&tag);
         match answer {
+            // A read did nothing: asked again, it is held until there is room.
+            Some(Reply::Bytes(bytes)) if is_read && self.is_too_much(bytes.len()) => {
+                begin_frame(&mut self.outbox, Kind::NotOwner, tag, |_| {});
+            }
             None | Some(Reply::Keyspace(Err(StoreError::NotOwner)) | Reply::Group(Err(StoreError::NotOwner))) => {
                 begin_frame(&mut self.outbox, Kind::NotOwner, tag, |_| {});
             }
@@ -504,6 +514,37 @@ mod tests {
         let late_bytes = SOCKET_BYTES_MAX..SOCKET_BYTES_MAX + 4 * VALUE_BYTES;
         assert!(late_bytes.contains(&((first + 1) * (VALUE_BYTES + 100))), "{first} were refused");
         assert!(passed.iter().copied().eq((first as u64..).take(passed.len())));
+    }
+
+    #[test]
+    fn a_second_very_long_answer_is_given_back() {
+        const VALUE_BYTES: usize = GUEST_OUTBOX_BYTES_MAX / 10 * 9;
+        let (mut scene, mut said) = (Scene::new(), Vec::new());
+        (1..4).for_each(|tag| ask(b"get key\r\n").put(&mut said, tag));
+        assert_eq!(scene.read(&said), [1, 2, 3]);
+        let value = |bytes| Some(Reply::Bytes(vec![b'v'; bytes]));
+        for (tag, bytes) in [(1, VALUE_BYTES), (2, VALUE_BYTES), (3, 1)] {
+            scene.guest.answer(tag, &value(bytes));
+            scene.guest.send(scene.poll.registry()).expect("it is there");
+            assert!(scene.guest.outbox_bytes() <= GUEST_OUTBOX_BYTES_MAX);
+        }
+        let mut again = Vec::new();
+        ask(b"get key\r\n").put(&mut again, 2);
+        assert!(scene.read(&again).is_empty() && !scene.guest.may_go_on(), "there is no room yet");
+        let (mut heard, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+        while scene.guest.outbox_bytes() > 0 {
+            scene.guest.send(scene.poll.registry()).expect("it is there");
+            while let Ok(count @ 1..) = scene.far.read(&mut piece) {
+                heard.extend_from_slice(&piece[..count]);
+            }
+        }
+        let (mut kinds, mut rest) = (Vec::new(), &heard[..]);
+        while let Some((frame, bytes)) = next_frame(rest).expect("frames") {
+            (rest, kinds) = (&rest[bytes..], [kinds, vec![(frame.kind, frame.tag)]].concat());
+        }
+        assert_eq!(kinds[1..], [(Kind::Answer, 1), (Kind::NotOwner, 2), (Kind::Answer, 3)]);
+        assert!(scene.guest.may_go_on());
+        assert_eq!(scene.read(&[]), [2]);
     }
 
     struct Scene {

@@ -62,7 +62,7 @@ impl Core {
         let (registry, unread) = (self.poll.registry(), &mut self.unread);
         self.guests.retain(|&number, guest| {
             let is_broken = guest.send(registry).is_err();
-            let is_over = guest.is_over || is_broken || guest.outbox_bytes() > GUEST_OUTBOX_BYTES_MAX;
+            let is_over = guest.is_over || is_broken || guest.outbox_bytes() > 2 * GUEST_OUTBOX_BYTES_MAX;
             if is_over {
                 guest.link.close(registry);
             } else if guest.may_go_on() {
