@@ -13,6 +13,10 @@ use shorttail_gateway::limits::KEEPALIVE_S;
 /// By itself the system would resend for a quarter of an hour.
 const CONTROL_UNCONFIRMED_MS_MAX: u32 = 5_000;
 
+/// The same of a connection that another role began: it asks and may go on to ask, but takes no answer. One that
+/// vanished while it is answered would keep what it was sent for as long, as the system asks nothing meanwhile.
+const ASKER_UNCONFIRMED_MS_MAX: u32 = 30_000;
+
 /// Who is at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OtherEnd {
@@ -20,6 +24,8 @@ pub enum OtherEnd {
     Client,
     /// A process of this cluster. What is kept for one that is gone may be much, and nothing else ends it.
     Role,
+    /// As a role, on a connection that it began.
+    Asker,
     /// As a role, on a control connection, on which both ends say something twice a second.
     Control,
 }
@@ -36,8 +42,16 @@ impl OtherEnd {
     /// Has the system watch a TCP connection. Where that cannot be, it stays until somebody says something.
     pub fn watch(self, socket: impl AsFd) {
         let _ = self.questions().put(&socket);
-        if self == OtherEnd::Control {
-            let _ = sockopt::set_tcp_user_timeout(&socket, CONTROL_UNCONFIRMED_MS_MAX);
+        if let Some(milliseconds) = self.unconfirmed_ms_max() {
+            let _ = sockopt::set_tcp_user_timeout(&socket, milliseconds);
+        }
+    }
+
+    fn unconfirmed_ms_max(self) -> Option<u32> {
+        match self {
+            OtherEnd::Client | OtherEnd::Role => None,
+            OtherEnd::Asker => Some(ASKER_UNCONFIRMED_MS_MAX),
+            OtherEnd::Control => Some(CONTROL_UNCONFIRMED_MS_MAX),
         }
     }
 
@@ -45,7 +59,9 @@ impl OtherEnd {
         let seconds = Duration::from_secs;
         match self {
             OtherEnd::Client => Questions { after: seconds(KEEPALIVE_S), every: seconds(30), count: 3 },
-            OtherEnd::Role | OtherEnd::Control => Questions { after: seconds(15), every: seconds(5), count: 3 },
+            OtherEnd::Role | OtherEnd::Asker | OtherEnd::Control => {
+                Questions { after: seconds(15), every: seconds(5), count: 3 }
+            }
         }
     }
 }
@@ -68,8 +84,8 @@ impl OtherEnd {
             every: sockopt::tcp_keepintvl(&socket).expect("a TCP socket"),
             count: sockopt::tcp_keepcnt(&socket).expect("a TCP socket"),
         };
-        let is_bounded = sockopt::tcp_user_timeout(&socket).expect("a TCP socket") == CONTROL_UNCONFIRMED_MS_MAX;
+        let unconfirmed_ms_max = sockopt::tcp_user_timeout(&socket).expect("a TCP socket");
         let is_asked = sockopt::socket_keepalive(&socket).expect("a socket") && told == self.questions();
-        is_asked && is_bounded == (self == OtherEnd::Control)
+        is_asked && self.unconfirmed_ms_max().is_none_or(|it| it == unconfirmed_ms_max)
     }
 }

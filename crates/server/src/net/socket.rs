@@ -305,9 +305,16 @@ mod tests {
         assert!(!path.exists());
     }
 
+    /// What it does not take keeps the system from asking whether it is there.
+    #[test]
+    fn a_connection_whose_asker_takes_no_answers_does_not_stay() {
+        let [_asker, answerer] = connection(OtherEnd::Asker);
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&answerer).expect("a socket tells"), 30_000);
+    }
+
     #[test]
     fn a_connection_whose_other_end_vanished_does_not_stay() {
-        for who in [OtherEnd::Client, OtherEnd::Role, OtherEnd::Control] {
+        for who in [OtherEnd::Client, OtherEnd::Role, OtherEnd::Asker, OtherEnd::Control] {
             let [asker, answerer] = connection(who);
             assert!(OtherEnd::Role.is_watched(&asker), "roles connect with roles");
             assert!(who.is_watched(&answerer), "{who:?}");

@@ -185,7 +185,7 @@ impl Core {
     fn accept(&mut self) {
         let now_us = self.clock.now().mono_us;
         while let Some(accepting) = &mut self.listener {
-            let stream = accepting.next(now_us, |listener| listener.accept(OtherEnd::Role));
+            let stream = accepting.next(now_us, |listener| listener.accept(OtherEnd::Asker));
             let Some(stream) = stream else { return };
             let session = self.next_session;
             self.next_session += 1;

@@ -18,7 +18,7 @@ impl Core {
     pub(super) fn accept_guests(&mut self) {
         let now_us = self.now.mono_us;
         while let Some(forward) = &mut self.forward {
-            let stream = forward.next(now_us, |listener| listener.accept(OtherEnd::Role));
+            let stream = forward.next(now_us, |listener| listener.accept(OtherEnd::Asker));
             let Some(stream) = stream else { return };
             // As clients, in turn.
             let core = self.totals.guests_total.fetch_add(1, Ordering::Relaxed) as usize % self.exchange.core_count();
