@@ -252,8 +252,21 @@ impl Server {
             // Who asked to be let in and left before it was heard counts on the connection that it has.
             messages.retain(|message| !asks_to_be_let_in(message));
         }
+        let mut asks_status = false;
         for message in messages {
-            self.handle_message(token, message);
+            // It was refused, or takes nothing: what else it said is not done.
+            if !self.connections.contains_key(&token) {
+                return;
+            }
+            match message {
+                // Once in a turn: it is long, and asked for in few bytes.
+                ToCoordinator::ReadStatus => asks_status = true,
+                message => self.handle_message(token, message),
+            }
+        }
+        if asks_status {
+            let status = FromCoordinator::Status(Box::new(self.status()));
+            self.send(token, &status);
         }
         match read {
             Err(ReadEnd::Foreign(error)) => self.turn_away(token, error),
@@ -286,10 +299,6 @@ impl Server {
             connection.member = name;
         }
         match message {
-            ToCoordinator::ReadStatus => {
-                let status = FromCoordinator::Status(Box::new(self.status()));
-                self.send(token, &status);
-            }
             message if asks_to_be_let_in(&message) => self.let_in(token, message),
             message => self.handle(Input::Message { connection: ConnectionId(token as u64), message }),
         }

@@ -33,8 +33,13 @@ impl Peer {
     }
 
     pub fn say<M: Serialize>(&mut self, message: &M) {
+        self.say_often(message, 1);
+    }
+
+    /// The same many times, at once.
+    pub fn say_often<M: Serialize>(&mut self, message: &M, count: usize) {
         let mut bytes = Vec::new();
-        put_message(&mut bytes, message).expect("it is short");
+        (0..count).for_each(|_| put_message(&mut bytes, message).expect("it is short"));
         self.stream.write_all(&bytes).expect("the other end is there");
     }
 
@@ -48,10 +53,11 @@ impl Peer {
         matches!(self.stream.read(&mut [0; 4096]), Ok(0) | Err(_))
     }
 
-    /// Ends the connection, and waits until the other end has noticed.
-    pub fn leave(&mut self) {
+    /// Ends the connection, and waits until the other end has noticed. How many bytes there were still to hear?
+    pub fn leave(&mut self) -> usize {
         self.stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
-        self.stream.read_to_end(&mut Vec::new()).expect("the other end leaves");
+        self.stream.read_to_end(&mut self.received).expect("the other end leaves");
+        self.received.len()
     }
 
     /// The next message, for which it waits.

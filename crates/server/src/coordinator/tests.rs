@@ -518,6 +518,18 @@ fn who_does_not_say_who_it_is_has_its_connection_closed() {
     }
 }
 
+/// A few bytes ask for very many.
+#[test]
+fn who_asks_for_the_status_very_often_at_once_is_told_once() {
+    let held = Held::start();
+    let mut visitor = Peer::connect(&held.path);
+    for _ in 0..2 {
+        visitor.say_often(&ToCoordinator::ReadStatus, 500);
+        assert!(matches!(visitor.hear(), FromCoordinator::Status(_)));
+    }
+    assert_eq!(visitor.leave(), 0);
+}
+
 /// It heard nothing of a coordinator that stood still, asks anew, and does not wait for long.
 #[test]
 fn a_member_that_asks_anew_while_something_is_saved_keeps_its_connection() {
