@@ -226,10 +226,14 @@ impl Exchange {
     }
 
     fn wait(&mut self, waiter: Waiter) {
-        if self.waiting.is_full() {
-            return self.refuse(&waiter, StoreError::Overloaded);
+        if !self.waiting.is_full() {
+            self.waiting.put(waiter);
+        } else if waiter.may_travel {
+            self.refuse(&waiter, StoreError::Overloaded);
+        } else {
+            // There may be room where the client asked, or the owner is another one by then.
+            self.give_back(&waiter);
         }
-        self.waiting.put(waiter);
     }
 
     fn refuse(&mut self, waiter: &Waiter, error: StoreError) {

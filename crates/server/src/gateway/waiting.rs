@@ -58,6 +58,11 @@ pub struct Waiting {
 }
 
 impl WaitingTotal {
+    #[cfg(test)]
+    pub fn full() -> Arc<Self> {
+        Arc::new(WaitingTotal { count: AtomicUsize::new(WAITING_MAX), bytes: AtomicUsize::new(0) })
+    }
+
     fn add(&self, bytes: usize) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

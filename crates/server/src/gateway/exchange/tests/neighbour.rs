@@ -181,3 +181,16 @@ fn what_waits_for_a_gateway_that_stands_still_is_refused_for_sure() {
     let in_doubt_max = ((NEIGHBOUR_OUTBOX_BYTES_MAX + SOCKET_BYTES) / VALUE_BYTES) as u64;
     assert!((taken..taken + in_doubt_max).contains(&unknown), "{taken} were taken, {unknown} are in doubt");
 }
+
+/// Its own gateway has room for it, perhaps, and a client that would wait.
+#[test]
+fn what_another_gateway_asks_is_given_back_where_too_much_waits() {
+    let mut asker = Asker::among(WaitingTotal::full());
+    let token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
+    let ask = Ask { partition: 0, epoch: 0, request: asker.set_request("key", 1) };
+    asker.exchange.ask_as_guest(asker.now, token, ask);
+    assert_eq!(asker.exchange.poll_answer(asker.now), Some((token, None)));
+    asker.set(1);
+    let answers = asker.answers();
+    assert!(matches!(&answers[..], [(1, reply)] if reply.starts_with(b"SERVER_ERROR overloaded")), "{answers:?}");
+}
