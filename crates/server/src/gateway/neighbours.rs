@@ -338,9 +338,23 @@ impl Neighbour {
     fn note_taken(&mut self, before: usize, now_us: u64) {
         self.stuck_since_us = match self.unsent_bytes() {
             0 => None,
-            left if left < before => Some(now_us),
+            left if left < before => {
+                self.await_leaving(now_us);
+                Some(now_us)
+            }
             _ => self.stuck_since_us.or(Some(now_us)),
         };
+    }
+
+    /// What has left in part is waited for as if it had been asked now: of a long value on a slow link the other
+    /// gateway hears only when all is there.
+    fn await_leaving(&mut self, now_us: u64) {
+        let sent = self.put - self.unsent_bytes() as u64;
+        if let Some(asked) = self.asked.values_mut().rev().find(|asked| asked.at < sent)
+            && sent < asked.at + asked.bytes as u64
+        {
+            asked.waiter.deadline_us = asked.waiter.deadline_us.max(now_us + WAIT_US_MAX);
+        }
     }
 
     fn is_stuck(&self, now_us: u64) -> bool {

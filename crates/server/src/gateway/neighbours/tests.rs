@@ -107,6 +107,31 @@ fn an_answer_is_waited_for_while_it_arrives() {
 }
 
 #[test]
+fn a_long_write_is_waited_for_while_it_leaves() {
+    const LONG_BYTES: usize = 1_000_000;
+    const PIECE_BYTES: usize = 8 << 10;
+    let poll = Poll::new().expect("an epoll instance");
+    let (mut neighbours, mut far) = hung(&poll);
+    assert!(neighbours.ask(HUNG, write_of(LONG_BYTES, WAIT_US_MAX)).is_none(), "there is room");
+    let mut now_us = 0;
+    while !neighbours.neighbours[&HUNG].outbox.is_empty() {
+        neighbours.write(now_us, poll.registry());
+        assert!(neighbours.take_expired(now_us).is_empty(), "{now_us}");
+        let mut taken_bytes = 0;
+        while taken_bytes < PIECE_BYTES
+            && let Ok(count) = far.read(&mut [0; 4096])
+        {
+            taken_bytes += count;
+        }
+        now_us += WAIT_US_MAX / 40;
+    }
+    assert!(now_us > WAIT_US_MAX + WAIT_US_MAX / 4, "{now_us}");
+    assert!(neighbours.take_expired(now_us + WAIT_US_MAX / 2).is_empty(), "it has a while for the answer");
+    let outcomes = neighbours.take_expired(now_us + WAIT_US_MAX);
+    assert!(matches!(outcomes[..], [Outcome::Unknown(_)]), "{outcomes:?}");
+}
+
+#[test]
 fn what_waits_for_one_that_stands_still_is_bounded() {
     let poll = Poll::new().expect("an epoll instance");
     let (mut neighbours, _far) = hung(&poll);
