@@ -22,6 +22,7 @@ mod policies;
 mod seen;
 mod served;
 mod shares;
+mod stillness;
 mod stranger;
 mod table;
 mod tallies;
@@ -62,6 +63,7 @@ pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use served::Served;
 use shares::{Share, standings};
+use stillness::Stillness;
 pub use stranger::Window;
 use stranger::await_welcome;
 use tallies::{Tallies, Teller};
@@ -208,6 +210,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let mut hurried_until = Instant::now();
     let mut letting_go = LettingGo::begin();
     let mut served = Served::default();
+    let mut stillness = Stillness::default();
     loop {
         settling.check();
         letting_go.check(cores.views());
@@ -232,6 +235,10 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
         }
         while let Ok(wanted) = changes.try_recv() {
             change(&mut config, wanted, &cores);
+        }
+        if let Some(core) = stillness.look(cores.published.clock.now().mono_us, &cores.published.are_silent()) {
+            tracing::error!(core, "a core stands still; the gateway ends with it");
+            std::process::exit(1);
         }
         let status = cores.published.status();
         if let Some(served) = served.news(&status.standings) {
@@ -437,6 +444,15 @@ impl Published {
 
     fn status(&self) -> GatewayStatus {
         self.status_at(self.clock.now().mono_us)
+    }
+
+    /// Each core: does it stand still?
+    fn are_silent(&self) -> Vec<bool> {
+        let now_us = self.clock.now().mono_us;
+        let is_silent = |gauges: &Arc<CoreGauges>| {
+            gauges.published.lock().unwrap_or_else(PoisonError::into_inner).is_silent(now_us)
+        };
+        self.gauges.iter().map(is_silent).collect()
     }
 
     fn status_at(&self, now_us: u64) -> GatewayStatus {
