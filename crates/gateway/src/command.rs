@@ -133,7 +133,8 @@ pub enum StoreError {
     OutcomeUnknown,
     #[error("overloaded: too many requests in flight")]
     Overloaded,
-    #[error("no gateway that answers for this is reached now")]
+    /// Nothing was done: nobody owns it, who does is not reached, or did not answer in time.
+    #[error("no gateway answers for this now")]
     NotOwner,
 }
 

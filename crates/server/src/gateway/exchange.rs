@@ -11,8 +11,8 @@
 //!
 //! The commands of a connection on a key are done in its order, whatever way they go (see `followers`).
 //!
-//! Every request that is taken is answered exactly once, at the latest when its time is over, or when the engine that
-//! it lies in is dropped.
+//! Every request that is taken is answered exactly once: one that waits, here or for another gateway, when its time is
+//! over at the latest; one that an engine has, when that answers or is dropped.
 //!
 //! Must not know: client protocols, what an engine does.
 
