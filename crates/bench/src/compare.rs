@@ -128,7 +128,8 @@ struct Results {
 /// Runs the comparison, prints and writes the results.
 ///
 /// # Errors
-/// A server is not installed, does not start or ends, a key is not there, or answers broke a promise; with `--enforce` also a missed goal.
+/// A server is not installed, does not start or ends, a key is not there, or answers broke a promise; with `--enforce`
+/// also a missed goal.
 pub fn run(options: CompareOptions) -> anyhow::Result<()> {
     ensure!((1..=ROUNDS_MAX).contains(&options.rounds), "--rounds must be between 1 and {ROUNDS_MAX}");
     let mut samples = Vec::new();

@@ -1,7 +1,7 @@
 //! `bench kill`: nodes are killed under load, and nobody may notice.
 //!
-//! An open loop runs while `kill -9` hits nodes at the given times, or SIGSTOP and later SIGCONT; then every key is read
-//! back. Latencies count from the intended start, so an outage cannot hide behind requests that were not sent.
+//! An open loop runs while `kill -9` hits nodes at the given times, or SIGSTOP and later SIGCONT; then every key is
+//! read back. Latencies count from the intended start, so an outage cannot hide behind requests that were not sent.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -199,8 +199,8 @@ fn table(results: &Results) -> String {
     out
 }
 
-/// Kills each victim at its time, or freezes it, as long as the load runs and nothing fails. Who was frozen goes on all the
-/// same.
+/// Kills each victim at its time, or freezes it, as long as the load runs and nothing fails. Who was frozen goes on all
+/// the same.
 fn hit_on_time(victims: &[Killed], freeze_s: Option<f64>, load: &LoadEnd) -> anyhow::Result<Vec<Killed>> {
     let signal = if freeze_s.is_some() { Signal::STOP } else { Signal::KILL };
     let ends = freeze_s

@@ -83,7 +83,8 @@ pub fn machine() -> String {
     format!("{}, {cores} cores, Linux {}", model.unwrap_or("unknown processor"), kernel.trim())
 }
 
-/// Processor time that the host gave to others while this machine wanted it, of all processors, so far; in steps of 10 ms.
+/// Processor time that the host gave to others while this machine wanted it, of all processors, so far; in steps of 10
+/// ms.
 ///
 /// # Errors
 /// The system does not tell.

@@ -4,9 +4,9 @@
 //! fill, preload | healthy seconds | half count | estimate's work | kill -9, grace | repair ........... | rest | all is read back
 //!               '-- p99 undisturbed '----- p99 beside each ------'-- p99 degraded '-- MB/s, p99 meanwhile
 //! ```
-//! Before the kill, two measures of what this machine allows: the p99 beside as many processors as nodes rebuild on that do
-//! nothing but count (see `counting`), and beside the estimate's own work, at the rate that repair is to reach. They tell
-//! what keeping as much busy costs by itself.
+//! Before the kill, two measures of what this machine allows: the p99 beside as many processors as nodes rebuild on
+//! that do nothing but count (see `counting`), and beside the estimate's own work, at the rate that repair is to reach.
+//! They tell what keeping as much busy costs by itself.
 //!
 //! Between the kill and the repair what was lost is decoded when it is read, and nothing is rebuilt: what repair itself
 //! adds is the difference to that phase. Its first [`SETTLING_S`] are left out: the death is being noticed.
@@ -52,7 +52,8 @@ const SETTLING_S: f64 = 0.25;
 /// Of the estimate: what repair is to reach.
 const GOAL_SHARE: f64 = 0.6;
 
-/// Times that it is measured: what a machine that others use can do differs from second to second, and the median counts.
+/// Times that it is measured: what a machine that others use can do differs from second to second, and the median
+/// counts.
 const ESTIMATES: usize = 5;
 
 /// Between two looks at the status.
@@ -99,7 +100,8 @@ pub struct RepairOptions {
     /// The node to kill.
     #[arg(long, default_value_t = 3)]
     pub victim: u64,
-    /// Times that all of it is done, each with a cluster of its own: medians are told, and percentiles of all runs together.
+    /// Times that all of it is done, each with a cluster of its own: medians are told, and percentiles of all runs
+    /// together.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
     /// What each node may fetch in a second, as `shorttail up` takes it.

@@ -8,8 +8,8 @@ use anyhow::ensure;
 const SLICE_NS: u64 = 100_000;
 
 /// The calling thread asks for short slices (Linux 6.12): it gets no more time than before, only sooner. A client's own
-/// waiting for a processor would count as the server's time, as it would not if the client had a machine of its own. Older
-/// systems take the number and do nothing.
+/// waiting for a processor would count as the server's time, as it would not if the client had a machine of its own.
+/// Older systems take the number and do nothing.
 ///
 /// # Errors
 /// What the system says.

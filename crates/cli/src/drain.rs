@@ -137,8 +137,8 @@ fn drain_node(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {
     }
 }
 
-/// The cluster as it is now. While nobody can tell, as when the coordinator begins anew, the drain goes on: so that is said
-/// once, and asked again until `deadline`.
+/// The cluster as it is now. While nobody can tell, as when the coordinator begins anew, the drain goes on: so that is
+/// said once, and asked again until `deadline`.
 ///
 /// # Errors
 /// What was answered last.

@@ -1,6 +1,6 @@
 //! Lines for people that hold nobody up. Where nobody reads (a pipe that is full, a terminal that is stopped) a line is
-//! left out instead of waited for, and the next one that is written says how many were. That one cannot be written is no
-//! reason to end.
+//! left out instead of waited for, and the next one that is written says how many were. That one cannot be written is
+//! no reason to end.
 //!
 //! A role that waited for its log would be taken for dead, and what it owns for nobody's.
 //!
@@ -9,8 +9,9 @@
 //! socket         -> sent so as not to wait
 //! file           -> written: there is always somebody who takes it
 //! ```
-//! Who became another user may not open a pipe or terminal of the earlier one: [`keep`] opens it before. Where it was never to
-//! be opened a line is written once something can be, and a terminal that then takes a part of it is waited for.
+//! Who became another user may not open a pipe or terminal of the earlier one: [`keep`] opens it before. Where it was
+//! never to be opened a line is written once something can be, and a terminal that then takes a part of it is waited
+//! for.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,7 +24,8 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-/// A pipe takes so many bytes as a whole or not at all (POSIX: PIPE_BUF), with a note before them; longer lines are cut.
+/// A pipe takes so many bytes as a whole or not at all (POSIX: PIPE_BUF), with a note before them; longer lines are
+/// cut.
 const LINE_BYTES_MAX: usize = 4000;
 
 /// The last words of a program are worth waiting for.

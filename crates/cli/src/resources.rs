@@ -5,8 +5,8 @@ use shorttail_server::config::Size;
 
 /// Files a process holds besides its connections: listeners, epoll instances, files of the machine that it reads.
 const FILES_BESIDES: u64 = 128;
-/// Connections of a thread of a gateway with other roles: with each core of 250 nodes, twice while partitions are handed
-/// over, and with the threads of other gateways.
+/// Connections of a thread of a gateway with other roles: with each core of 250 nodes, twice while partitions are
+/// handed over, and with the threads of other gateways.
 const GATEWAY_THREAD_CONNECTIONS: usize = 1024;
 /// Connections of a thread of a node: with the threads of some gateways, twice as well, and with other nodes.
 const NODE_THREAD_CONNECTIONS: usize = 256;
@@ -15,8 +15,8 @@ const INNER_NODE_FILES: usize = 16;
 /// Never more open files than this unless they are asked for: no role has as many, even of the largest cluster.
 const FILES_MAX: u64 = 1 << 20;
 
-/// Raises the limit of open files for a gateway with so many clients; answers how many it can let in, so that they leave
-/// some for nodes.
+/// Raises the limit of open files for a gateway with so many clients; answers how many it can let in, so that they
+/// leave some for nodes.
 pub fn allow_gateway_files(client_count: usize, thread_count: usize) -> usize {
     allow_client_files(client_count, thread_count * GATEWAY_THREAD_CONNECTIONS)
 }
@@ -39,8 +39,8 @@ fn allow_client_files(client_count: usize, role_count: usize) -> usize {
     most
 }
 
-/// How many clients a process with so many files can let in beside so many connections with other roles; if that is few,
-/// either has half.
+/// How many clients a process with so many files can let in beside so many connections with other roles; if that is
+/// few, either has half.
 fn client_count_max(files: u64, role_count: usize) -> usize {
     let left = usize::try_from(files.saturating_sub(FILES_BESIDES)).unwrap_or(usize::MAX);
     left.saturating_sub(role_count).max(left / 2).max(1)

@@ -76,8 +76,8 @@ fn are_hang_ups_ignored(status: &str) -> bool {
     ignored.is_some_and(|bits| bits & 1 << (SIGHUP - 1) != 0)
 }
 
-/// SIGHUP means that the file is to be read again, if there is one. Else it ends the cluster, unless who started it wants
-/// it to be ignored (nohup).
+/// SIGHUP means that the file is to be read again, if there is one. Else it ends the cluster, unless who started it
+/// wants it to be ignored (nohup).
 fn watch_signals(tell: Sender<Event>, has_file: bool) -> std::io::Result<()> {
     let hang_up = Some(SIGHUP).filter(|_| has_file || !ignores_hang_ups());
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGCHLD].into_iter().chain(hang_up))?;

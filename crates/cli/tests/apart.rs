@@ -1,5 +1,5 @@
-//! A cluster whose processes are started one by one, as on several machines: what clients are told of where gateways are,
-//! and what a gateway does that nobody lets in.
+//! A cluster whose processes are started one by one, as on several machines: what clients are told of where gateways
+//! are, and what a gateway does that nobody lets in.
 
 mod processes;
 

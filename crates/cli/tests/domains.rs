@@ -1,8 +1,8 @@
 //! Failure domains with real processes: all nodes of one die at once, nothing is missed, and what is rebuilt outlives
 //! the death of another one.
 //!
-//! RS(4,2) on four domains of three nodes: a domain could hold three chunks of a stripe, and two may be lost. Nodes are chosen
-//! by chance, as those that take turns would hardly ever be of one domain, whatever labels say.
+//! RS(4,2) on four domains of three nodes: a domain could hold three chunks of a stripe, and two may be lost. Nodes are
+//! chosen by chance, as those that take turns would hardly ever be of one domain, whatever labels say.
 
 mod processes;
 

@@ -40,6 +40,7 @@ const IMPURE_WORDS: &[&str] = &[
 ];
 
 const LINES_MAX: usize = 800;
+const COLUMNS_MAX: usize = 120;
 
 /// Written in two parts so that this file does not hold what it looks for.
 const UNFINISHED: &[(&str, &str)] = &[("todo", "!("), ("unimplemented", "!("), ("#[ign", "ore"), ("dbg", "!(")];
@@ -198,6 +199,23 @@ fn files_are_small_and_say_what_they_are_for() {
     assert_none(&complaints);
 }
 
+/// The formatter breaks code, not comments. Pictures may be wider.
+#[test]
+fn comments_are_as_narrow_as_code() {
+    let mut complaints = Vec::new();
+    for file in project_files() {
+        let mut is_picture = false;
+        for (number, line) in (1..).zip(read(&file).lines()) {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            is_picture ^= comment.trim_start_matches(['/', '!']).trim_start().starts_with("```");
+            if line.chars().count() > COLUMNS_MAX && !is_picture {
+                complaints.push(format!("{}:{number}: more than {COLUMNS_MAX} columns", file.display()));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
 #[test]
 fn nothing_is_left_to_do() {
     let mut complaints = Vec::new();
@@ -219,8 +237,8 @@ fn quoted(text: &str) -> Vec<(&str, &str)> {
     parts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// What a row of ARCHITECTURE's table of rules names in one cell: files below `place`, and functions with their files. A
-/// file without a folder lies beside the one that was named before.
+/// What a row of ARCHITECTURE's table of rules names in one cell: files below `place`, and functions with their files.
+/// A file without a folder lies beside the one that was named before.
 fn rule_files(place: &str, cell: &str) -> Vec<(PathBuf, Option<String>)> {
     let mut found: Vec<(PathBuf, Option<String>)> = Vec::new();
     let (mut file, mut is_list) = (root().join(place).join("-"), false);

@@ -19,8 +19,8 @@
 //! now and then by itself, and one that leads renews its lease.
 //!
 //! One that may renew and not save (a store asks for less to prolong a lease) would keep others from leading for ever,
-//! and do nothing. So it resigns, and lets others try first: alone, it tries again, as it may be the store that takes nothing.
-//! So does one that wins and hears of no state, although it did not lead a moment ago.
+//! and do nothing. So it resigns, and lets others try first: alone, it tries again, as it may be the store that takes
+//! nothing. So does one that wins and hears of no state, although it did not lead a moment ago.
 //!
 //! Must not know: how a store is asked, or the coordinator's machine.
 
@@ -58,8 +58,8 @@ pub enum Campaign {
         /// The state, unless it is what this coordinator loaded or tried to save last.
         news: Option<State>,
     },
-    /// Another one leads: its name, and what the cluster was made with, as far as is known. So many microseconds later to
-    /// be tried again, if nothing is told before.
+    /// Another one leads: its name, and what the cluster was made with, as far as is known. So many microseconds later
+    /// to be tried again, if nothing is told before.
     Lost { leader: Option<String>, choice: Option<DurableChoice>, again_after_us: u64 },
 }
 
@@ -84,7 +84,8 @@ pub enum Answer {
     Resigned,
     /// Another coordinator leads or led meanwhile: nothing was changed.
     Lapsed,
-    /// The state that it kept is gone, or it says for ever that another one leads: nobody leads until people have seen to it.
+    /// The state that it kept is gone, or it says for ever that another one leads: nobody leads until people have seen
+    /// to it.
     Gone(String),
     /// It cannot be asked, or did not answer: what was asked may have happened.
     Away(String),

@@ -16,13 +16,14 @@
 //!
 //! Whether a save may happen is decided by the store in one transaction. So a coordinator that was stopped beyond its
 //! lease changes nothing, whatever its clock says; its clock only tells when to stop pretending. A transaction whose
-//! answer was lost may have happened: the next one finds what it wrote itself, and takes it as done. What is to be saved
-//! again is looked for first, as a store that is slow to write may be quick to say what it has.
+//! answer was lost may have happened: the next one finds what it wrote itself, and takes it as done. What is to be
+//! saved again is looked for first, as a store that is slow to write may be quick to say what it has.
 //!
-//! A leader's key that is bound to no lease never goes by itself: somebody copied it. Nobody can lead until it is deleted.
+//! A leader's key that is bound to no lease never goes by itself: somebody copied it. Nobody can lead until it is
+//! deleted.
 //!
-//! A state that was there and is not any more was deleted by somebody: that is no new cluster. The one that is known is not
-//! put back either, as nobody knows why it went; nobody leads until a state is there again.
+//! A state that was there and is not any more was deleted by somebody: that is no new cluster. The one that is known is
+//! not put back either, as nobody knows why it went; nobody leads until a state is there again.
 //!
 //! Invariant: `reign` and `seen` are of the same moment, so whoever created the leader's key at `c`
 //! knows the state at `r`.
@@ -221,7 +222,8 @@ impl Claim {
         Some(save)
     }
 
-    /// Leads no more; the lease that is to be ended. Should it lead again, all that it finds is news: its machine is gone.
+    /// Leads no more; the lease that is to be ended. Should it lead again, all that it finds is news: its machine is
+    /// gone.
     pub fn resign(&mut self) -> Option<i64> {
         self.reign = None;
         self.seen = Seen::default();
@@ -264,8 +266,8 @@ impl Claim {
                 Step::Done(Outcome::Away("a lease is missed where one was to be granted".to_owned()))
             }
             (Doing::Leading, Answer::Found { leader, state }) => self.handle_election(now_us, leader, state),
-            // One that looks seldom knew that it may be over. Else it ended between two questions: the next attempt begins with
-            // a new one.
+            // One that looks seldom knew that it may be over. Else it ended between two questions: the next attempt
+            // begins with a new one.
             (Doing::Leading, Answer::NoLease) => {
                 let had_run_out = self.lease.take().is_some_and(|lease| lease.has_run_out(now_us));
                 if had_run_out {

@@ -47,9 +47,9 @@ pub enum Input {
     Closed {
         connection: ConnectionId,
     },
-    /// Something is to be done for the operator; answered by [`Output::Answer`] with the same ticket. Orders to be faulty are
-    /// for nodes, those about policies for gateways; to drain either, to take a node out and to acknowledge losses is the
-    /// coordinator's own work.
+    /// Something is to be done for the operator; answered by [`Output::Answer`] with the same ticket. Orders to be
+    /// faulty are for nodes, those about policies for gateways; to drain either, to take a node out and to acknowledge
+    /// losses is the coordinator's own work.
     Order {
         ticket: u64,
         member: u16,
@@ -363,7 +363,8 @@ impl Coordinator {
     pub(crate) fn persist(&mut self) {
         self.epoch_persisted = self.durable.epoch;
         let durable = self.durable.clone();
-        // What follows one that waits may as well rest on more; but none before it, or an older one would be saved last.
+        // What follows one that waits may as well rest on more; but none before it, or an older one would be saved
+        // last.
         let mut waiting = self.outputs.iter_mut().rev();
         match waiting.find_map(|output| if let Output::Persist(it) = output { Some(it) } else { None }) {
             Some(waiting) => *waiting = durable,

@@ -60,7 +60,8 @@ pub struct DurableNode {
     /// It is to be emptied.
     #[serde(default)]
     pub draining: bool,
-    /// It drains, and held nothing: owners put nothing there since, as far as they told. Not written while it is not so.
+    /// It drains, and held nothing: owners put nothing there since, as far as they told. Not written while it is not
+    /// so.
     #[serde(default, skip_serializing_if = "is_false")]
     pub drained: bool,
     /// It was taken out of the cluster.
@@ -89,7 +90,8 @@ pub struct DurableTenure {
     pub partitions: Vec<u16>,
     /// Grows when the owner must go by something else.
     pub terms: u32,
-    /// Sets by which the owner may prove itself: one, or while it changes from the first to the last, those between too.
+    /// Sets by which the owner may prove itself: one, or while it changes from the first to the last, those between
+    /// too.
     pub voters: Vec<Vec<DurableVoter>>,
     /// Each must accept the tenure before it serves; empty once it does.
     pub before: Vec<Vec<DurableVoter>>,

@@ -9,10 +9,10 @@
 //!   |-- let go ----------------->| persists their tenures               |
 //!   |                            |-- terms ---------------------------->| fence, read the rest, serve
 //! ```
-//! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What there is is
-//! saved once more before the owner is told to let go, so that it goes on while the store is away. A plan is
-//! dropped when an heir is gone, or reaches too few nodes for 2 s. Should the owner die meanwhile, its heirs follow all the same. Only an owner that serves
-//! is told to let go.
+//! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What
+//! there is is saved once more before the owner is told to let go, so that it goes on while the store is away. A plan
+//! is dropped when an heir is gone, or reaches too few nodes for 2 s. Should the owner die meanwhile, its heirs follow
+//! all the same. Only an owner that serves is told to let go.
 //!
 //! Must not know: what is read.
 
@@ -167,7 +167,8 @@ impl Coordinator {
         self.tenures.hand_over.take()
     }
 
-    /// Drops a plan that does not hold any more, and drains of gateways that are forgotten: until then one may come back.
+    /// Drops a plan that does not hold any more, and drains of gateways that are forgotten: until then one may come
+    /// back.
     pub(crate) fn forget_hand_over(&mut self) {
         let holds = |plan: &HandOver| {
             let has_owner = self.durable.tenures.contains_key(&plan.epoch);

@@ -6,9 +6,9 @@
 //!    ^---cancel------'  '--cancel-----------------------'               ^
 //!    '--------------------------------remove --lost--------------------'
 //! ```
-//! That a node drains, and that it was removed, is durable: of the latter only the number, in the end. Whether it is drained
-//! is what the node itself and all owners report: it holds nothing, and they know that it is to get nothing. That it was is
-//! durable, too, until somebody reports that it is used: it has no voice in who owns a partition.
+//! That a node drains, and that it was removed, is durable: of the latter only the number, in the end. Whether it is
+//! drained is what the node itself and all owners report: it holds nothing, and they know that it is to get nothing.
+//! That it was is durable, too, until somebody reports that it is used: it has no voice in who owns a partition.
 //!
 //! Must not know: how chunks move.
 
@@ -147,8 +147,9 @@ impl Coordinator {
         self.nodes.get(&id).map_or(0, |node| node.status.chunks_open + node.status.chunks_sealed)
     }
 
-    /// Does the node hold nothing that counts, nor did it hold what is not rebuilt yet, as all who would know say? While
-    /// a partition is being taken over nobody knows: its last owner's word is over, and the next one has not counted.
+    /// Does the node hold nothing that counts, nor did it hold what is not rebuilt yet, as all who would know say?
+    /// While a partition is being taken over nobody knows: its last owner's word is over, and the next one has not
+    /// counted.
     pub(crate) fn is_empty(&self, id: u16) -> bool {
         let Some(node) = self.nodes.get(&id) else { return true };
         // Of a dead node only owners can tell.
@@ -167,8 +168,8 @@ impl Coordinator {
         is_served && owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing))
     }
 
-    /// That a node was drained is kept, as nobody can tell of it while owners follow each other. It ends when the node is used
-    /// all the same, as too few others are there.
+    /// That a node was drained is kept, as nobody can tell of it while owners follow each other. It ends when the node
+    /// is used all the same, as too few others are there.
     pub(crate) fn note_drained(&mut self) {
         let draining = self.durable.nodes.iter().filter(|(_, node)| node.draining);
         let changed = draining.filter(|&(&id, node)| match node.drained {
@@ -185,7 +186,8 @@ impl Coordinator {
         }
     }
 
-    /// Does the node that drains, or an owner, tell of a chunk there? Who reaches it and serves counts, unless it uses the node.
+    /// Does the node that drains, or an owner, tell of a chunk there? Who reaches it and serves counts, unless it uses
+    /// the node.
     fn is_used(&self, id: u16) -> bool {
         let is_there = self.nodes.get(&id).is_some_and(|node| node.presence.is_alive() && node.has_told);
         let uses = |gateway: &GatewayMember| {
@@ -299,8 +301,8 @@ impl Coordinator {
         self.mark_view_changed();
     }
 
-    /// Of nodes that were taken out only the number is kept once no tenure asks for one of their lives, and all that they
-    /// had is rebuilt, as owners told: until then they count as losses.
+    /// Of nodes that were taken out only the number is kept once no tenure asks for one of their lives, and all that
+    /// they had is rebuilt, as owners told: until then they count as losses.
     pub(crate) fn forget_removed(&mut self, now: Now) {
         if self.rests() || !self.durable.nodes.values().any(|node| node.removed) || !self.is_all_rebuilt() {
             return;

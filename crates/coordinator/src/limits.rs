@@ -10,8 +10,8 @@ pub const ADDRESS_BYTES_MAX: usize = 120;
 pub const STANDINGS_MAX: usize = 2 * 16_384;
 /// Nodes that one gateway may report on.
 pub const NODES_SEEN_MAX: usize = NODE_COUNT_MAX;
-/// Milliseconds for which members may not be told of what changed while more and more is to be saved: what many tell who
-/// come at once is told once.
+/// Milliseconds for which members may not be told of what changed while more and more is to be saved: what many tell
+/// who come at once is told once.
 pub const TELL_WITHIN_MS: u64 = 100;
 /// Milliseconds without a heartbeat until a member is suspect: four heartbeats.
 pub const SUSPECT_AFTER_MS: u64 = 2_000;
@@ -21,21 +21,21 @@ pub const DEAD_AFTER_MS: u64 = 5_000;
 /// what a silent gateway owns; should it live, that costs a take-over and nothing else.
 pub const GATEWAY_SUSPECT_AFTER_MS: u64 = 1_000;
 pub const GATEWAY_DEAD_AFTER_MS: u64 = 1_500;
-/// Milliseconds that a tenure may be unproven while its gateway is heard and another one reaches enough nodes: twice the
-/// lease. What nodes promised is over by then, and a pause of the nodes or of a gateway has mostly ended.
+/// Milliseconds that a tenure may be unproven while its gateway is heard and another one reaches enough nodes: twice
+/// the lease. What nodes promised is over by then, and a pause of the nodes or of a gateway has mostly ended.
 pub const UNPROVEN_MS_MAX: u64 = 2_000;
-/// Milliseconds for which a gateway may reach too few nodes to read or to store everything, while its tenures are proven and
-/// another one reaches enough: as long as a node may be silent until the coordinator takes it for dead.
+/// Milliseconds for which a gateway may reach too few nodes to read or to store everything, while its tenures are
+/// proven and another one reaches enough: as long as a node may be silent until the coordinator takes it for dead.
 pub const SHORT_MS_MAX: u64 = 5_000;
 /// Milliseconds that a deadline may be handled too late: beyond, the coordinator itself stood still, and the silence of
 /// others says nothing.
 pub const STOOD_STILL_MS: u64 = 250;
 /// Milliseconds after the first gateway came until partitions that were never owned are dealt to those that are there.
 pub const GATHER_MS: u64 = 2_000;
-/// Milliseconds that gateways have to come back before others get what they own: after the coordinator's start, and after the
-/// first of them came, also when none was heard. They wait up to half a second between two attempts, all of them since the
-/// same moment if it is the coordinator that was gone. Whoever comes later is taken for dead, and that costs a take-over and
-/// nothing else.
+/// Milliseconds that gateways have to come back before others get what they own: after the coordinator's start, and
+/// after the first of them came, also when none was heard. They wait up to half a second between two attempts, all of
+/// them since the same moment if it is the coordinator that was gone. Whoever comes later is taken for dead, and that
+/// costs a take-over and nothing else.
 pub const GATEWAY_RETURN_MS: u64 = 1_000;
 pub const GATEWAY_RETURN_SPREAD_MS: u64 = 750;
 /// Milliseconds after which no promise of a life of a node holds that was followed by another: twice the lease.
@@ -48,16 +48,16 @@ pub const PREPARE_MS_MAX: u64 = 60_000;
 /// Milliseconds that gateways have to tell what was lost with a node that was given up: their status
 /// comes twice a second.
 pub const LOSS_TOLD_MS: u64 = 5_000;
-/// Milliseconds for which gateways tell that they reach a node whose connection ended until that is believed: two of their
-/// reports, as the first may be older than its end.
+/// Milliseconds for which gateways tell that they reach a node whose connection ended until that is believed: two of
+/// their reports, as the first may be older than its end.
 pub const REACH_TOLD_MS: u64 = 1_000;
 /// Milliseconds after its death until a gateway is forgotten, unless another one takes its place before: long enough
 /// for whoever collects metrics to see it dead.
 pub const FORGET_GATEWAY_AFTER_MS: u64 = 60_000;
 /// Gateways that are forgotten and may come back as the same process: as many as there may be.
 pub const GONE_GATEWAYS_MAX: usize = GATEWAY_COUNT_MAX;
-/// Epochs that are left out where one is told that was never handed out: more than change owners between a backup and the day
-/// it is put back, and a small part of all.
+/// Epochs that are left out where one is told that was never handed out: more than change owners between a backup and
+/// the day it is put back, and a small part of all.
 pub const EPOCHS_SKIPPED: u32 = 100_000;
 /// Orders that members have not answered.
 pub const ORDERS_MAX: usize = 4096;

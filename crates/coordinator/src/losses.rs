@@ -1,17 +1,17 @@
 //! Losses of which nobody may tell: more memory went than the code survives while no owner was there that knew what it
 //! held.
 //!
-//! An owner that lives knows what it lost, and its clients get errors. The next one knows what nodes tell it: a stripe of
-//! which every chunk is gone leaves no trace, and what was in it is answered as absent. So that is remembered here, by
-//! partition, until the operator acknowledges it.
+//! An owner that lives knows what it lost, and its clients get errors. The next one knows what nodes tell it: a stripe
+//! of which every chunk is gone leaves no trace, and what was in it is answered as absent. So that is remembered here,
+//! by partition, until the operator acknowledges it.
 //!
 //! ```text
 //! tenure ends --its sets of voters--> `stored_on` of those that follow --one serves: more than m lives of a set are gone?--.
 //!   '--its owner told, while it served, that a stripe lost more than m chunks: `lost`--------------------> lossy partitions
 //! ```
-//! What an owner tells is kept with its tenure at once: its gateway may be forgotten before the tenure ends, or the coordinator
-//! begin anew. It is no loss of the partition before: what is stored anew, or deleted, is not missed.
-//! What goes while an owner serves it rebuilds, and lives that went are its voters no more: they are not counted here.
+//! What an owner tells is kept with its tenure at once: its gateway may be forgotten before the tenure ends, or the
+//! coordinator begin anew. It is no loss of the partition before: what is stored anew, or deleted, is not missed. What
+//! goes while an owner serves it rebuilds, and lives that went are its voters no more: they are not counted here.
 //!
 //! Must not know: stripes.
 

@@ -7,8 +7,8 @@
 //!                                    '--no, or done here----------------^
 //! ```
 //!
-//! Every order is answered exactly once. Of one that is passed on nothing is kept: which faults a node has, and which policies
-//! a gateway, it says itself.
+//! Every order is answered exactly once. Of one that is passed on nothing is kept: which faults a node has, and which
+//! policies a gateway, it says itself.
 
 use shorttail_units::Now;
 use shorttail_wire::control::{FromCoordinator, Order, PolicyOrder};

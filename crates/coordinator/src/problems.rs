@@ -10,10 +10,11 @@ use crate::coordinator::Coordinator;
 use crate::limits::UNPROVEN_MS_MAX;
 use crate::members::{GatewayMember, NodeMember};
 
-/// A node that has room for chunks in less than one part in so many of its memory is full: that much is kept for cleaning.
+/// A node that has room for chunks in less than one part in so many of its memory is full: that much is kept for
+/// cleaning.
 const FULL_PART: u64 = 20;
-/// So much in pieces that no chunk fits in is worth telling, in percent of the memory: some lies about in any store, and
-/// up to 3 are kept for what is not in chunks yet.
+/// So much in pieces that no chunk fits in is worth telling, in percent of the memory: some lies about in any store,
+/// and up to 3 are kept for what is not in chunks yet.
 const PIECES_PERCENT: u64 = 10;
 
 /// How many chunks some stripe may lack at most.

@@ -8,15 +8,15 @@
 //!   | '----- reaches enough nodes for 2 s, and is proven in all that it serves ----------------|-'
 //!   '-- reaches too few to read or to store all for 5 s, and another one enough ---------------'
 //! ```
-//! A few nodes prove a tenure, more are needed to read and to store everything. What a gateway still answers for that reaches too
-//! few for that it hands over as planned, as when it is drained.
+//! A few nodes prove a tenure, more are needed to read and to store everything. What a gateway still answers for that
+//! reaches too few for that it hands over as planned, as when it is drained.
 //!
 //! Who answers for a partition is the nodes' to decide, as in any take-over (rule R2). If nobody reaches enough nodes,
 //! nodes are away, and nothing moves.
 //!
 //! A gateway without tenures asks nodes nothing. So one that is cut off is to *prepare*, for a tenure that never comes:
-//! what it reaches then it tells. All of it is looked at with each report. None of it is persisted but the epochs: whoever
-//! leads later finds it out anew.
+//! what it reaches then it tells. All of it is looked at with each report. None of it is persisted but the epochs:
+//! whoever leads later finds it out anew.
 //!
 //! Must not know: how a gateway reaches a node.
 
@@ -213,8 +213,8 @@ impl Coordinator {
         self.tell_terms_to(id);
     }
 
-    /// Is the owner of a tenure heard here, but not by the nodes, and could another gateway follow it? While it takes over, it
-    /// may have to wait for the owner before: then it counts whether it reaches those that are to accept it.
+    /// Is the owner of a tenure heard here, but not by the nodes, and could another gateway follow it? While it takes
+    /// over, it may have to wait for the owner before: then it counts whether it reaches those that are to accept it.
     pub(crate) fn is_out_of_reach(&self, epoch: u32, tenure: &DurableTenure, now: Now) -> bool {
         let owner = tenure.gateway;
         let since_us = self.tenures.unproven_since_us.get(&epoch).copied();

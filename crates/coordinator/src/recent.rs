@@ -1,5 +1,5 @@
-//! What a gateway saw of the nodes in the last ten to twenty seconds, and rebuilt in the last few: its reports count from
-//! its start.
+//! What a gateway saw of the nodes in the last ten to twenty seconds, and rebuilt in the last few: its reports count
+//! from its start.
 //!
 //! ```text
 //! reports   |----.----.----.----|----.----.----.----|----.----> now

@@ -61,8 +61,8 @@ impl Coordinator {
         }
     }
 
-    /// The number of a node that is known, though it may not know it: it asked, and its welcome came too late for it. It may
-    /// have been seen under another host then.
+    /// The number of a node that is known, though it may not know it: it asked, and its welcome came too late for it.
+    /// It may have been seen under another host then.
     fn number_of_same_life(&self, registration: &NodeRegistration) -> Option<u16> {
         let is_same = |node: &NodeMember| {
             node.incarnation == registration.incarnation && have_same_port(&node.address, &registration.address)
@@ -70,12 +70,12 @@ impl Coordinator {
         self.nodes.iter().find(|(_, node)| is_same(node)).map(|(&id, _)| id)
     }
 
-    /// The number of a node that is gone and listened where this one does: that process is over. So one that ends at each start
-    /// has one number, and one voice. An address of each machine's own, or one that several told of, says nothing; what is to
-    /// be emptied is not what somebody starts.
+    /// The number of a node that is gone and listened where this one does: that process is over. So one that ends at
+    /// each start has one number, and one voice. An address of each machine's own, or one that several told of, says
+    /// nothing; what is to be emptied is not what somebody starts.
     ///
-    /// Its memory may still lie in a file that the process was not told of, and is given up with its life: so no more lose
-    /// theirs like that than may be missing.
+    /// Its memory may still lie in a file that the process was not told of, and is given up with its life: so no more
+    /// lose theirs like that than may be missing.
     fn number_of_same_place(&self, registration: &NodeRegistration) -> Option<u16> {
         let place = socket(&registration.address)?;
         if place.ip().is_loopback() || place.ip().is_unspecified() {
@@ -235,7 +235,8 @@ impl Coordinator {
         })
     }
 
-    /// The number of a process that is known, though it may not know it: it asked, and its welcome came too late for it.
+    /// The number of a process that is known, though it may not know it: it asked, and its welcome came too late for
+    /// it.
     fn gateway_of(&self, life: u64) -> Option<u16> {
         self.gateways.iter().find(|(_, member)| member.registration.life == life).map(|(&id, _)| id)
     }
@@ -349,8 +350,8 @@ fn is_in_place_of(new: &GatewayRegistration, dead: &GatewayRegistration) -> bool
     places(new) == places(dead) && places(new).iter().any(Option::is_some) && host(new) == host(dead)
 }
 
-/// The address for others of a member. One that still says that it listens anywhere comes from the coordinator's own machine,
-/// where nobody sees what others call it: it is where it was seen from elsewhere, if it was.
+/// The address for others of a member. One that still says that it listens anywhere comes from the coordinator's own
+/// machine, where nobody sees what others call it: it is where it was seen from elsewhere, if it was.
 fn place_of(address: String, known: Option<&str>) -> String {
     let Some(listening) = socket(&address).filter(|listening| listening.ip().is_unspecified()) else { return address };
     let known = known.and_then(socket).filter(|known| known.port() == listening.port());

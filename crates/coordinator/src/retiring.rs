@@ -7,11 +7,11 @@
 //!                                                    '--else: waited for, until it is back, or that holds,
 //!                                                       or the operator takes it out
 //! ```
-//! What is given up is wiped when it is back. Nodes that are only out of reach, or stopped, have all that they held: were
-//! more of them given up than the code survives, everything would be lost though no memory was. And while no gateway reaches
-//! enough of them to own anything, this side of a cut may be the smaller one: nothing is gained by giving up the other.
-//! While the metadata store is away nobody is given up either: owners would hear of it much later, and rebuild nothing until
-//! then, and nodes that are back are not let in.
+//! What is given up is wiped when it is back. Nodes that are only out of reach, or stopped, have all that they held:
+//! were more of them given up than the code survives, everything would be lost though no memory was. And while no
+//! gateway reaches enough of them to own anything, this side of a cut may be the smaller one: nothing is gained by
+//! giving up the other. While the metadata store is away nobody is given up either: owners would hear of it much later,
+//! and rebuild nothing until then, and nodes that are back are not let in.
 //!
 //! Must not know: how chunks are rebuilt.
 
@@ -65,8 +65,8 @@ impl Coordinator {
         }
     }
 
-    /// The store is there again: who is dead may come back now, for which that time does not count, and owners hear only now
-    /// of what was given up before.
+    /// The store is there again: who is dead may come back now, for which that time does not count, and owners hear
+    /// only now of what was given up before.
     pub(crate) fn end_rest(&mut self, now: Now, began_us: u64) {
         let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
         dead.for_each(|node| {
@@ -131,8 +131,8 @@ impl Coordinator {
         self.nodes.get_mut(&id).expect("a known node").given_up_us = Some(now.mono_us);
     }
 
-    /// A node registers with another memory: what the life before held is lost. Owners know of that when they know the new
-    /// life, which may be over again by then.
+    /// A node registers with another memory: what the life before held is lost. Owners know of that when they know the
+    /// new life, which may be over again by then.
     pub(crate) fn note_replaced(&mut self, now: Now, id: u16, incarnation: Incarnation) {
         let Some(node) = self.nodes.get(&id).filter(|node| node.incarnation != incarnation && node.is_met) else {
             return;
@@ -167,10 +167,10 @@ impl Coordinator {
         }
     }
 
-    /// How many chunks may be lost at most of a stripe that is not lost itself, node `beside` being left out of account. A
-    /// gateway's report that came after a node was given up may have been made before. While some partition is not served
-    /// nobody can tell of it: then nothing counts as rebuilt that was given up and of which nobody told before, whatever became of
-    /// its node.
+    /// How many chunks may be lost at most of a stripe that is not lost itself, node `beside` being left out of
+    /// account. A gateway's report that came after a node was given up may have been made before. While some partition
+    /// is not served nobody can tell of it: then nothing counts as rebuilt that was given up and of which nobody told
+    /// before, whatever became of its node.
     pub(crate) fn lost_at_worst(&self, beside: u16) -> usize {
         let told = self.living().map(|gateway| gateway.status.totals.lost_of_readable_max as usize);
         let told = told.max().unwrap_or(0);
@@ -189,7 +189,8 @@ impl Coordinator {
         node.retired_through > node.rebuilt_through
     }
 
-    /// Owners tell that nothing is missing that could be rebuilt: that is kept, as nobody can tell while they are replaced.
+    /// Owners tell that nothing is missing that could be rebuilt: that is kept, as nobody can tell while they are
+    /// replaced.
     pub(crate) fn note_rebuilt(&mut self, now: Now) {
         if self.rests() || !self.nodes.keys().any(|&id| self.may_miss(id)) || !self.is_all_rebuilt() {
             return;
@@ -212,8 +213,8 @@ impl Coordinator {
         !node.is_met || node.given_up_us.is_some_and(|since_us| !is_told(since_us, self.now_us))
     }
 
-    /// An owner that takes over counts nothing yet, and of a dead one nothing counts. Nor does what one said last that is not
-    /// proven: its core may stand still, and know nothing of what was given up.
+    /// An owner that takes over counts nothing yet, and of a dead one nothing counts. Nor does what one said last that
+    /// is not proven: its core may stand still, and know nothing of what was given up.
     pub(crate) fn can_tell_losses(&self) -> bool {
         self.is_quiet() && self.partitions_served() == self.settings.partition_count
     }

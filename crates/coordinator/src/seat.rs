@@ -63,7 +63,8 @@ impl Seat {
         &self.settings
     }
 
-    /// This coordinator leads from this state on; the identity is that of a cluster that is new. Answers the last epoch.
+    /// This coordinator leads from this state on; the identity is that of a cluster that is new. Answers the last
+    /// epoch.
     ///
     /// # Errors
     /// The cluster was made otherwise than it is to be.
@@ -140,8 +141,8 @@ impl Seat {
         self.leads(now_us) && !self.reign.as_ref().is_some_and(|reign| reign.waits_long(now_us))
     }
 
-    /// Does this ask to let somebody in who is here on another connection, while the answer would wait for the store? By then
-    /// it may have left the new connection and lost the one that it has: it is to ask again.
+    /// Does this ask to let somebody in who is here on another connection, while the answer would wait for the store?
+    /// By then it may have left the new connection and lost the one that it has: it is to ask again.
     pub fn is_to_ask_again(&self, message: &ToCoordinator) -> bool {
         let waits = |machine: &Coordinator| self.waits_for_store() || machine.is_to_save();
         self.machine().is_some_and(|machine| waits(machine) && machine.is_here(message))

@@ -72,8 +72,8 @@ impl Coordinator {
         self.gateways.values().map(told).fold(self.gone.counted(), StoreTotals::plus)
     }
 
-    /// How long what can be rebuilt takes at this rate, its chunks as long as those that were rebuilt of late: pieces of
-    /// large values may be far shorter than other chunks.
+    /// How long what can be rebuilt takes at this rate, its chunks as long as those that were rebuilt of late: pieces
+    /// of large values may be far shorter than other chunks.
     fn repair_seconds_left(&self, totals: &StoreTotals) -> Option<u64> {
         let all = Rebuilt { chunks: totals.chunks_rebuilt_total, bytes: totals.bytes_rebuilt_total };
         let recent = self.living().map(|gateway| gateway.recent.rebuilt(&gateway.status.totals));

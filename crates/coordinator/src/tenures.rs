@@ -280,9 +280,9 @@ impl Coordinator {
     /// Nodes that came or were given up: the new set goes beside the old one. Another one follows once the owner is
     /// proven by it, or at once if it cannot be: more nodes than may be lost came back with nothing.
     ///
-    /// An owner may store on a node before any set names it, as views tell of it at once. Sets decide who may answer, not what
-    /// is read: beside them a take-over hears all nodes of its view but as many as may be lost (`is_heard_enough` of the engine),
-    /// and that view is told before its terms.
+    /// An owner may store on a node before any set names it, as views tell of it at once. Sets decide who may answer,
+    /// not what is read: beside them a take-over hears all nodes of its view but as many as may be lost
+    /// (`is_heard_enough` of the engine), and that view is told before its terms.
     fn change_voters(&mut self) {
         let wanted = self.voters_wanted();
         if wanted.len() <= self.settings.code.tolerance() {
@@ -312,8 +312,8 @@ impl Coordinator {
         set.iter().filter(is_alive).count() > self.settings.code.tolerance()
     }
 
-    /// Lives that are not given up, but who is drained: it can then be taken out, or stopped, however few may be missing. If the
-    /// others are too few to prove anybody, all.
+    /// Lives that are not given up, but who is drained: it can then be taken out, or stopped, however few may be
+    /// missing. If the others are too few to prove anybody, all.
     pub(crate) fn voters_wanted(&self) -> Vec<DurableVoter> {
         let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
         let (drained, others): (Vec<_>, Vec<_>) = nodes.partition(|(_, node)| node.draining && node.drained);
@@ -378,7 +378,8 @@ impl Coordinator {
         self.forget_ended();
     }
 
-    /// Of those that are dealt to. With nobody else to own, one that is to be drained goes on, or one that nodes do not hear.
+    /// Of those that are dealt to. With nobody else to own, one that is to be drained goes on, or one that nodes do not
+    /// hear.
     fn loads_to_deal(&self) -> BTreeMap<u16, usize> {
         let drains = |id: u16| self.durable.draining.contains(&id);
         let loads = self.loads_of(|id| self.is_proven(id) && !drains(id));
@@ -432,16 +433,16 @@ impl Coordinator {
         self.durable.tenures.iter().filter(|(epoch, tenure)| is_ended(epoch, tenure)).map(|(&epoch, _)| epoch).collect()
     }
 
-    /// Are as many gateways alive as were announced, and as many as own something? Then others came in the place of those
-    /// that are gone.
+    /// Are as many gateways alive as were announced, and as many as own something? Then others came in the place of
+    /// those that are gone.
     fn are_as_many_here(&self) -> bool {
         let tenures = self.durable.tenures.values();
         let owners: BTreeSet<(u16, u64)> = tenures.map(|tenure| (tenure.gateway, tenure.gateway_life)).collect();
         self.alive_gateways().count() >= owners.len().max(usize::from(self.settings.gateway_count_expected))
     }
 
-    /// A gateway is heard. If none was lately it was this coordinator that was gone, or out of sight, and those that are dead will
-    /// follow.
+    /// A gateway is heard. If none was lately it was this coordinator that was gone, or out of sight, and those that
+    /// are dead will follow.
     pub(crate) fn await_gateways(&mut self, now: Now) {
         if self.is_any_gateway_heard() {
             return;
@@ -456,7 +457,8 @@ impl Coordinator {
         self.gateways.values().any(|member| member.presence.state == NodeState::Normal)
     }
 
-    /// Until when gateways may come back that were not heard of since this coordinator began, or since all were out of sight.
+    /// Until when gateways may come back that were not heard of since this coordinator began, or since all were out of
+    /// sight.
     fn return_until_us(&self) -> u64 {
         let first_us = self.tenures.returning_since_us;
         let spread_us = first_us.map_or(0, |first_us| first_us + GATEWAY_RETURN_SPREAD_MS * 1000);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each partition is covered once by an owner that had it when it answered. While tenures move, one that is asked for
-//! part of what it has answers for all of it: a count may then be too large. A flush says which partitions it is of, as one that
-//! goes over some again would end what was stored there meanwhile.
+//! part of what it has answers for all of it: a count may then be too large. A flush says which partitions it is of, as
+//! one that goes over some again would end what was stored there meanwhile.
 //!
 //! Must not know: how a part is asked.
 
@@ -118,7 +118,8 @@ impl Gather {
         all.flat_map(|(&seq, gathered)| gathered.ask_loose(self.connection, seq, &whom)).collect()
     }
 
-    /// Takes what became of a part, as [`Gather::add`]; `None`: nothing was done. An owner that says that it is none did nothing.
+    /// Takes what became of a part, as [`Gather::add`]; `None`: nothing was done. An owner that says that it is none
+    /// did nothing.
     pub fn add_reply(&mut self, token: Token, reply: Option<Reply>) -> Option<(Token, Answer)> {
         let answer = match reply {
             Some(Reply::Keyspace(Err(StoreError::NotOwner))) | None => None,

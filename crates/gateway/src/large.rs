@@ -1,9 +1,9 @@
 //! The large values of one connection: how many bytes of them are under way or wait for the client,
 //! and which reads wait.
 //!
-//! What a request carries is charged when it is asked, as is the longest value where a write answers with one, or makes one
-//! of another. How long the value of a read is only its owner knows. So a read is asked as one that takes no large value; if it meets one it
-//! comes back with the length, and is asked again when there is room:
+//! What a request carries is charged when it is asked, as is the longest value where a write answers with one, or makes
+//! one of another. How long the value of a read is only its owner knows. So a read is asked as one that takes no large
+//! value; if it meets one it comes back with the length, and is asked again when there is room:
 //!
 //! ```text
 //! read --small--> reply

@@ -1,10 +1,10 @@
-//! How long commands took as clients saw it, counted by classes that stay the same: from the turn in which a command was
-//! read to the one in which its reply went to the socket, behind those of the commands before it.
+//! How long commands took as clients saw it, counted by classes that stay the same: from the turn in which a command
+//! was read to the one in which its reply went to the socket, behind those of the commands before it.
 //!
 //! Counting is an addition in an array. Must not know: clocks, who reads the numbers.
 
-/// Upper bounds of the classes in microseconds, ascending: what is quicker is little more than the network's, and nobody waits
-/// for longer than requests wait. What took longer is in one more class.
+/// Upper bounds of the classes in microseconds, ascending: what is quicker is little more than the network's, and
+/// nobody waits for longer than requests wait. What took longer is in one more class.
 pub const COMMAND_BOUNDS_US: [u64; 16] = [
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
     5_000_000,

@@ -70,9 +70,9 @@ pub enum KeyspaceRequest {
     },
     RandomKey,
     Stats,
-    /// The same of what clients are told this gateway has, and of nothing else: as a master of Redis Cluster. It is asked of
-    /// no other, so it has no bytes: it would nest as deeply as a message is long. The last, so that no other has its
-    /// number.
+    /// The same of what clients are told this gateway has, and of nothing else: as a master of Redis Cluster. It is
+    /// asked of no other, so it has no bytes: it would nest as deeply as a message is long. The last, so that no other
+    /// has its number.
     #[serde(skip)]
     Own(Box<KeyspaceRequest>),
 }
@@ -188,7 +188,8 @@ pub struct StoreStats {
     pub slices_judged_total: u64,
     /// Renewals of promises that a node refused, or whose session ended before it answered.
     pub renewals_failed_total: u64,
-    /// Chunks of sealed stripes that are lost, or on a node that is away; stripes with a lost one that no node can take.
+    /// Chunks of sealed stripes that are lost, or on a node that is away; stripes with a lost one that no node can
+    /// take.
     pub chunks_missing: u64,
     pub stripes_stranded: u64,
     /// Chunks that nodes rebuilt, and their payload bytes.

@@ -1,7 +1,8 @@
 //! Who is connected: the clients of all cores of a gateway, as CLIENT LIST and `stats conns` tell of them.
 //!
-//! A session has a seat, and leaves when it is dropped. At each command it marks its seat, by two stores without a lock;
-//! what seldom changes is behind a lock of the seat's own. So sessions tell each other without messages between cores.
+//! A session has a seat, and leaves when it is dropped. At each command it marks its seat, by two stores without a
+//! lock; what seldom changes is behind a lock of the seat's own. So sessions tell each other without messages between
+//! cores.
 //!
 //! Must not know: sockets, what commands do.
 

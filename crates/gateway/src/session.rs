@@ -291,8 +291,8 @@ pub trait Session {
         sink: &mut impl RequestSink<Self::Command>,
     );
 
-    /// Goes on with what waits for the client to take its output, once it took some. `true` if anything was asked, or is
-    /// there to be taken.
+    /// Goes on with what waits for the client to take its output, once it took some. `true` if anything was asked, or
+    /// is there to be taken.
     fn resume(&mut self, sink: &mut impl RequestSink<Self::Command>) -> bool;
 
     /// Bytes ready for the client, in order. The caller drains them.
@@ -307,7 +307,7 @@ pub trait Session {
     /// Did `handle_input` leave a whole request for want of room ([`Shared::has_room`])?
     fn waits_for_room(&self) -> bool;
 
-    /// Would more input bring it on? `handle_input` had room then, and what it left is not whole: the session bounds how
-    /// long that may get. Where it is `false`, what is left waits for replies or for the client to read.
+    /// Would more input bring it on? `handle_input` had room then, and what it left is not whole: the session bounds
+    /// how long that may get. Where it is `false`, what is left waits for replies or for the client to read.
     fn wants_input(&self) -> bool;
 }

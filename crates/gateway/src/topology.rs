@@ -6,8 +6,9 @@
 //! ranges       [0 ........ 8191] [8192..12287]           neighbours of one owner together; what nobody owns is in none
 //! ```
 //!
-//! Clients are told of each slot that its owner has it, or, where they do not reach the owner, that another gateway has,
-//! which stands in: the first one that they do reach, so that all gateways tell the same, and what masters tell adds up.
+//! Clients are told of each slot that its owner has it, or, where they do not reach the owner, that another gateway
+//! has, which stands in: the first one that they do reach, so that all gateways tell the same, and what masters tell
+//! adds up.
 //!
 //! Must not know: how owners are chosen, or where a request really goes.
 

@@ -80,8 +80,8 @@ impl Comparison {
         self.latest.map_or(0, |(common, _)| u64::try_from(common.excess_us()).unwrap_or(0))
     }
 
-    /// What the peers would have taken for these requests, in all. A slow node is always compared, or its verdict had no
-    /// end while nobody else is asked: with what held for everyone last, else with what is usual.
+    /// What the peers would have taken for these requests, in all. A slow node is always compared, or its verdict had
+    /// no end while nobody else is asked: with what held for everyone last, else with what is usual.
     pub fn would_take_us(&self, own: &Sums, is_slow: bool, now_us: u64) -> Option<u64> {
         let now = self.peers.common_without(own, is_peer(own, is_slow, self.peer_samples));
         let is_believed = |at_us: u64| is_slow || now_us - at_us <= COMMON_US;

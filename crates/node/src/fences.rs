@@ -20,7 +20,8 @@
 //! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that
 //! it can tell a member that lost its chunk from one that was never given it. Memory of which something was lost,
 //! nobody can tell what, joins anew: the next fence, also one that it knows already, says what at. When everything is
-//! rebuilt that it was to hold, its owner says so with another fence, of a lower id: then it has lost nothing since that.
+//! rebuilt that it was to hold, its owner says so with another fence, of a lower id: then it has lost nothing since
+//! that.
 //!
 //! Fences live as long as the memory does. Of promises only the longest lease does: a node that kept its memory over a
 //! restart refuses higher epochs for that long, whoever was promised what.

@@ -1,5 +1,5 @@
-//! Gives chunks to other nodes that rebuild, beside the core: the core says where a chunk lies when it has nothing better
-//! to do, all else is done here, where it may wait.
+//! Gives chunks to other nodes that rebuild, beside the core: the core says where a chunk lies when it has nothing
+//! better to do, all else is done here, where it may wait.
 //!
 //! ```text
 //! other node                        giver                         core

@@ -26,8 +26,8 @@ pub const REBUILDS_MAX: usize = 512;
 /// few enough that what they hold (`k` chunks each) stays small.
 pub const REBUILDS_ACTIVE_MAX: usize = 8;
 
-/// Chunks that are rebuilt in one turn without waiting for anybody: half a millisecond, after which who waits for them is
-/// told.
+/// Chunks that are rebuilt in one turn without waiting for anybody: half a millisecond, after which who waits for them
+/// is told.
 pub const REBUILDS_TURN_MAX: usize = 2;
 
 /// Buffers of chunks that are kept for the next orders: what those of eight sources hold.
@@ -53,8 +53,8 @@ pub const GIVE_SESSIONS_MAX: usize = 4096;
 /// Microseconds after which an order that still misses something has failed: its owner orders again, from others.
 pub const REBUILD_US_MAX: u64 = 5_000_000;
 
-/// Between two looks whether a file system that was full has room again, in microseconds: owners ask as often what is in
-/// use.
+/// Between two looks whether a file system that was full has room again, in microseconds: owners ask as often what is
+/// in use.
 pub const PAGES_ASK_US: u64 = 1_000_000;
 
 /// Longest promise to an owner, in microseconds: so long may a partition be without one after its owner died.

@@ -232,7 +232,8 @@ impl Node {
         self.written.pop()
     }
 
-    /// Cores of other nodes with which sessions are to exist: the caller connects what is not connected, and closes others.
+    /// Cores of other nodes with which sessions are to exist: the caller connects what is not connected, and closes
+    /// others.
     pub fn wanted_peers(&self) -> impl Iterator<Item = PeerId> {
         let here = match &self.rebuilding {
             Rebuilding::Here(rebuilds) => Some(rebuilds),
@@ -352,8 +353,8 @@ impl Node {
         self.written.push(session);
     }
 
-    /// Looks at a few chunks, and tells every owner what is damaged: the one that it concerns knows. One that does not read
-    /// what it was told is told again by the next pass.
+    /// Looks at a few chunks, and tells every owner what is damaged: the one that it concerns knows. One that does not
+    /// read what it was told is told again by the next pass.
     fn scrub(&mut self, now: Now) {
         for stripe in self.scrubber.advance(now.mono_us, &mut self.holdings.store) {
             for id in self.owners.values() {

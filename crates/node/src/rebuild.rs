@@ -5,20 +5,20 @@
 //!    <---Rebuilt----------------------------------- or why not <-----------------------  decoded, checked, installed
 //! ```
 //! A source whose memory can be read from here is read there: where the owner says, or where its node does, which is
-//! asked for the place alone (`Locate`). What is read counts if its header holds, and if what comes of it does; else what
-//! does not hold is fetched as any other.
+//! asked for the place alone (`Locate`). What is read counts if its header holds, and if what comes of it does; else
+//! what does not hold is fetched as any other.
 //!
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
 //! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must
 //! then be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A
 //! chunk that moves is copied, and a parity must then hold at the checksum in its header: its node may read its memory
-//! wrong. What a data chunk is decoded from is only looked at one by one if the result does not hold. Sources are sealed,
-//! and at the same final operation (rule R5). The fence is passed when the order comes and again before the chunk is
-//! installed, so that no order of an earlier owner has a late effect (rule R11).
+//! wrong. What a data chunk is decoded from is only looked at one by one if the result does not hold. Sources are
+//! sealed, and at the same final operation (rule R5). The fence is passed when the order comes and again before the
+//! chunk is installed, so that no order of an earlier owner has a late effect (rule R11).
 //!
-//! All this may be beside the core, on a thread that may wait (see `rebuilding`). Then the core leaves room for the chunk
-//! where it can be written from there, and only has to say that it is one.
+//! All this may be beside the core, on a thread that may wait (see `rebuilding`). Then the core leaves room for the
+//! chunk where it can be written from there, and only has to say that it is one.
 //!
 //! Must not know: sockets, where nodes are to be found, why a chunk was lost.
 
@@ -220,8 +220,8 @@ impl Rebuilds {
         ended
     }
 
-    /// Ends what takes too long, and whatever else waits for a node that was silent all that time: each order would hold up
-    /// others for as long.
+    /// Ends what takes too long, and whatever else waits for a node that was silent all that time: each order would
+    /// hold up others for as long.
     fn end_late(&mut self, now_us: u64) -> Vec<Rebuilt> {
         let is_late = |order: &Order| order.started_us.is_some_and(|started_us| started_us + REBUILD_US_MAX <= now_us);
         let late: Vec<u64> =
@@ -254,7 +254,8 @@ impl Rebuilds {
         }
     }
 
-    /// A source of the order whose node was silent, if that is not to be asked again yet. This order asks it if it is time.
+    /// A source of the order whose node was silent, if that is not to be asked again yet. This order asks it if it is
+    /// time.
     fn silent_source(&mut self, number: u64, now_us: u64) -> Option<u8> {
         let parts = &self.orders.get(&number)?.parts;
         let is_silent = |part: &&Part| self.silent.get(&part.peer).is_some_and(|&until_us| now_us < until_us);
@@ -484,7 +485,8 @@ fn fetch(wanted: &ChunkDescription, number: u64, place: usize, output: &mut Vec<
     read.encode(tag_of(number, place, true), output);
 }
 
-/// Reads a node's chunk from its memory, all of it, with its header. `None`: it is not there. Nobody looked at the payload.
+/// Reads a node's chunk from its memory, all of it, with its header. `None`: it is not there. Nobody looked at the
+/// payload.
 fn read_source(
     memory: &dyn NearReader,
     position: u64,

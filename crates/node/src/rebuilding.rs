@@ -6,7 +6,8 @@
 //!      <--Rebuilt, Forgotten------
 //! ```
 //! Every order that was passed on is answered by one or the other, so the core bounds how many there are. With an order
-//! goes room for the chunk in the core's memory, if that can be written beside the core, and comes back with the answer.
+//! goes room for the chunk in the core's memory, if that can be written beside the core, and comes back with the
+//! answer.
 //!
 //! Must not know: threads, how a chunk is decoded.
 

@@ -80,8 +80,8 @@ impl Holdings {
         }
     }
 
-    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it, and may reserve room. If an
-    /// intact chunk is here, it is carried out already; if it was taken before and is not over, that one counts.
+    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it, and may reserve room. If
+    /// an intact chunk is here, it is carried out already; if it was taken before and is not over, that one counts.
     pub fn take_order(
         &mut self,
         (id, tag): (u64, u64),

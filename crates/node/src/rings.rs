@@ -7,8 +7,8 @@
 //!         the session ends: closed, what was put is taken
 //! ```
 //! So what counts is held before anything can tell that it is not. Memory for all that may be put is promised
-//! beforehand: no append is refused for want of it. One that is refused all the same (its chunk is damaged) is told of by a
-//! message, and its stripe is left.
+//! beforehand: no append is refused for want of it. One that is refused all the same (its chunk is damaged) is told of
+//! by a message, and its stripe is left.
 //!
 //! Must not know: what appends do, whose memory rings are.
 

@@ -4,7 +4,8 @@
 //! pass: partition by partition, ids in ascending order -- a few chunks, then as long a pause as their bytes cost -- to the last one
 //!       `-- the next pass begins PASS_US after this one did, at the earliest
 //! ```
-//! What a partition gets while the pass is there waits for the next pass: it may get chunks as fast as they are looked at.
+//! What a partition gets while the pass is there waits for the next pass: it may get chunks as fast as they are looked
+//! at.
 //!
 //! A damaged chunk is an erasure. Every owner that has a session is told; the one whose stripe it is orders the repair.
 //! One that was not told, or could not do it, is told again by the next pass.

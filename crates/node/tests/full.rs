@@ -1,5 +1,5 @@
-//! Chunks that are rebuilt while the file system of the node's memory is full: the order fails for want of room, nothing
-//! else does, no memory is lost, and the node tells that it has none.
+//! Chunks that are rebuilt while the file system of the node's memory is full: the order fails for want of room,
+//! nothing else does, no memory is lost, and the node tells that it has none.
 //!
 //! Each test is run by a process that has a small file system in memory for itself, in a namespace of its own.
 
@@ -41,8 +41,8 @@ fn in_a_namespace(place: &Path) -> Command {
     command
 }
 
-/// Runs the test in a process that has such a file system. Where nobody may have one, that is told, past what the tests'
-/// runner keeps to itself.
+/// Runs the test in a process that has such a file system. Where nobody may have one, that is told, past what the
+/// tests' runner keeps to itself.
 fn with_a_small_file_system(test: &str, run: impl FnOnce(&Path)) {
     if let Some(place) = std::env::var_os(PLACE) {
         return run(Path::new(&place));

@@ -135,8 +135,8 @@ fn by_load<'a, N: Name + 'a>(
     Box::new(order.into_iter())
 }
 
-/// Of two sets with enough candidates, the one with the smaller mean load. Sets of which a domain would have to hold more
-/// chunks than with others are left out.
+/// Of two sets with enough candidates, the one with the smaller mean load. Sets of which a domain would have to hold
+/// more chunks than with others are left out.
 fn draw_set<N: Name>(candidates: &dyn Candidates<N>, shape: CodeShape, draw: &mut Draw) -> Option<usize> {
     let mut urn = Urn::new(candidates.set_count());
     let able = std::iter::from_fn(|| (urn.len() > 0).then(|| urn.take(draw.below(urn.len()))))

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use shorttail_units::CodeShape;
 
-/// How many chunks of a stripe the domain that takes most has to take, if its members lie on these nodes: one domain for
-/// each, none if it fails alone. At least as many as may be lost: fewer are not aimed at.
+/// How many chunks of a stripe the domain that takes most has to take, if its members lie on these nodes: one domain
+/// for each, none if it fails alone. At least as many as may be lost: fewer are not aimed at.
 pub fn chunks_of_domain_max<D: Ord>(nodes: impl IntoIterator<Item = Option<D>>, shape: CodeShape) -> usize {
     let mut counts: BTreeMap<Option<D>, usize> = BTreeMap::new();
     nodes.into_iter().for_each(|domain| *counts.entry(domain).or_default() += 1);

@@ -9,8 +9,8 @@
 //! The larger a set, the more combinations of nodes may lose data; so no set has more than `k+m+l` nodes where there
 //! are enough to fill one more with `k+m+l-1`, a spare one among them.
 //!
-//! A node gets its set from the nodes with lower ids alone, as far as labels allow: a node that joins moves one other at
-//! most, except when those that were left over become enough for a set. With failure domains, each set takes so few
+//! A node gets its set from the nodes with lower ids alone, as far as labels allow: a node that joins moves one other
+//! at most, except when those that were left over become enough for a set. With failure domains, each set takes so few
 //! nodes of a domain that a stripe can do with as many as may be lost of each.
 //!
 //! Invariants: each node is in one set; a set has `k+m+l` nodes, one fewer or, where there are few nodes, some more.

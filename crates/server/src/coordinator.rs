@@ -373,8 +373,8 @@ impl Server {
         }
     }
 
-    /// Does what the machine says, in order, as far as everything before it is saved. It may find that connections broke;
-    /// what the machine says of one of them may find more.
+    /// Does what the machine says, in order, as far as everything before it is saved. It may find that connections
+    /// broke; what the machine says of one of them may find more.
     fn put_out(&mut self) {
         loop {
             self.put_out_once();

@@ -275,8 +275,8 @@ fn engine_when_full(when_full: WhenFull) -> EngineWhenFull {
     }
 }
 
-/// Where other gateways are told to connect; `None`: they cannot. Of one that listens anywhere the coordinator tells the
-/// host that it sees.
+/// Where other gateways are told to connect; `None`: they cannot. Of one that listens anywhere the coordinator tells
+/// the host that it sees.
 fn forward_address(config: &GatewayConfig, listeners: &Listeners) -> anyhow::Result<Option<String>> {
     let Some(listener) = &listeners.forward else { return Ok(None) };
     let address = match &config.forward_advertise {
@@ -527,8 +527,8 @@ fn totals(stats: &StoreStats) -> StoreTotals {
     }
 }
 
-/// The nodes of a view that are worth a connection, with their addresses. Not one that is dead and in whose place another
-/// one listens by now: that one would take its session for a newer one of its own, and end the other.
+/// The nodes of a view that are worth a connection, with their addresses. Not one that is dead and in whose place
+/// another one listens by now: that one would take its session for a newer one of its own, and end the other.
 fn addresses(view: &View) -> BTreeMap<NodeId, Address> {
     let is_alive = |node: &&NodeEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect);
     let taken: BTreeSet<&str> = view.nodes.iter().filter(is_alive).map(|node| &*node.address).collect();

@@ -1,5 +1,5 @@
-//! Memory of a node that gateways and nodes on the same machine may read, and rings that gateways may write to: how they
-//! are offered, and how they are opened.
+//! Memory of a node that gateways and nodes on the same machine may read, and rings that gateways may write to: how
+//! they are offered, and how they are opened.
 //!
 //! The node keeps its chunks in a file without a name, and reads it beside its cores, too. It tells the path under
 //! which the kernel shows that file to processes of the same user; who opens it looks whether it is that file (in
@@ -7,8 +7,8 @@
 //! small object costs a fraction of a system call. The pages that it looked at count as its own, too, so it lets go of
 //! them now and then. Nodes, which read whole chunks, do so by system calls.
 //!
-//! Who closes the memory of a node that is dead as the last one gives its pages back to the system: a quarter of a second
-//! for each GiB. So a thread of its own closes it, and only while nothing else wants the processor.
+//! Who closes the memory of a node that is dead as the last one gives its pages back to the system: a quarter of a
+//! second for each GiB. So a thread of its own closes it, and only while nothing else wants the processor.
 //!
 //! Must not know: what lies in it.
 
@@ -228,8 +228,8 @@ impl<M: NearWriter> NearWriter for GivingWay<M> {
     }
 }
 
-/// Memory that is written where it is mapped: so the core never waits for the lock of the whole file, which a background may
-/// have when it has to stop. To read by system calls takes no lock that others wait for.
+/// Memory that is written where it is mapped: so the core never waits for the lock of the whole file, which a
+/// background may have when it has to stop. To read by system calls takes no lock that others wait for.
 #[derive(Debug)]
 struct NearRooms {
     read: GivingWay<NearFile>,

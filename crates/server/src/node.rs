@@ -59,8 +59,8 @@ pub struct CoreGauges {
 /// When the address is taken, the memory is not to be had, or the coordinator refuses the node for good.
 pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     crate::panics::end_the_process();
-    // A core and what is done beside it each, and the few that begin first: the main thread, control, signals. Who shares a
-    // heap with a thread of the lowest class waits for it.
+    // A core and what is done beside it each, and the few that begin first: the main thread, control, signals. Who
+    // shares a heap with a thread of the lowest class waits for it.
     crate::footprint::share_heaps(2 * config.threads + 4);
     let listener = Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let listening = listener.address()?;
@@ -154,7 +154,8 @@ fn register(
     Ok((control, welcome, incarnation))
 }
 
-/// As a life that none follows. Where the clock went back an earlier one has a higher number: then as the next after it.
+/// As a life that none follows. Where the clock went back an earlier one has a higher number: then as the next after
+/// it.
 fn register_anew(
     start: impl Fn(Incarnation) -> NodeControl,
 ) -> anyhow::Result<(NodeControl, NodeWelcome, Incarnation)> {

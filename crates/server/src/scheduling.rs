@@ -2,7 +2,8 @@
 //!
 //! A write passes the loops of a gateway and of three nodes, each with some microseconds to do. With the system's slice
 //! of milliseconds a loop that wakes up waits for whoever runs, a busy client for example. A loop that asks for shorter
-//! slices gets no more time than before, only sooner ([the measurement](../../../docs/decisions/0007-threads-and-loops.md)).
+//! slices gets no more time than before, only sooner ([the
+//! measurement](../../../docs/decisions/0007-threads-and-loops.md)).
 
 use std::cell::Cell;
 use std::io;
@@ -16,8 +17,8 @@ thread_local! {
 /// Shorter than the system's 3 ms, and longer than most turns.
 const SLICE_NS: u64 = 500_000;
 
-/// The calling thread asks for short slices (Linux 6.12). Older systems, and threads of another scheduling class, stay as
-/// they are.
+/// The calling thread asks for short slices (Linux 6.12). Older systems, and threads of another scheduling class, stay
+/// as they are.
 pub fn shorten_slices() {
     if let Err(error) = try_shorten_slices() {
         tracing::debug!(%error, "a core has slices as long as those of any thread");
@@ -58,8 +59,8 @@ pub fn yield_to_everything() {
     IS_LOWEST.set(outcome == 0);
 }
 
-/// The calling thread uses half of the processors that it may use, the last ones, and at least one. A thread that wakes up
-/// looks for a processor that is idle before it takes one from whoever is in a lower class, which costs it some
+/// The calling thread uses half of the processors that it may use, the last ones, and at least one. A thread that wakes
+/// up looks for a processor that is idle before it takes one from whoever is in a lower class, which costs it some
 /// microseconds each time, and what it had in the caches.
 pub fn keep_to_half() {
     let kept = sched_getaffinity(None).and_then(|all| sched_setaffinity(None, &half_of(&all)));
@@ -76,9 +77,9 @@ fn half_of(all: &CpuSet) -> CpuSet {
     half
 }
 
-/// Whoever waits for the processor has it now, if the calling thread is in the lowest class. To be called every some tens
-/// of microseconds: the system should interrupt such a thread for any other, but lets it run on for up to a tick, which
-/// is 4 ms, if the one that wakes up had a little more than its share before it slept.
+/// Whoever waits for the processor has it now, if the calling thread is in the lowest class. To be called every some
+/// tens of microseconds: the system should interrupt such a thread for any other, but lets it run on for up to a tick,
+/// which is 4 ms, if the one that wakes up had a little more than its share before it slept.
 pub fn give_way() {
     if IS_LOWEST.get() {
         std::thread::yield_now();

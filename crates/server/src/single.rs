@@ -96,8 +96,8 @@ fn set_backlog(listener: &Listener, backlog: u32) -> anyhow::Result<()> {
     result.context("failed to set the length of the accept queue")
 }
 
-/// A directory for the nodes' sockets, removed with the value. It is new and its user's alone: others could put sockets of
-/// their own there.
+/// A directory for the nodes' sockets, removed with the value. It is new and its user's alone: others could put sockets
+/// of their own there.
 fn socket_directory() -> anyhow::Result<TempDir> {
     let parent = std::env::temp_dir();
     let made = tempfile::Builder::new().prefix("shorttail-").tempdir_in(&parent);

@@ -268,7 +268,8 @@ pub fn run(options: SimOptions) -> anyhow::Result<()> {
     }
 }
 
-/// In a campaign a machine's panic is a finding with a seed, and a line is enough: replaying the seed shows where it was.
+/// In a campaign a machine's panic is a finding with a seed, and a line is enough: replaying the seed shows where it
+/// was.
 fn brief_panics() {
     std::panic::set_hook(Box::new(|panic| _ = writeln!(std::io::stderr(), "{panic}")));
 }

@@ -284,8 +284,8 @@ pub const CATALOGUE: &[Scenario] = &[
     },
 ];
 
-/// Everybody is slow: nobody is to blame, and nothing is there to go round to. 20 ms are some 33 times the healthy tail;
-/// an operation waits for them once, and once more behind a write of its key.
+/// Everybody is slow: nobody is to blame, and nothing is there to go round to. 20 ms are some 33 times the healthy
+/// tail; an operation waits for them once, and once more behind a write of its key.
 pub const ALL_SLOW: Scenario = Scenario {
     onset: Ratios { reads: 85.0, writes: 60.0, striped: f64::INFINITY },
     after: Ratios { reads: 80.0, writes: 45.0, striped: f64::INFINITY },

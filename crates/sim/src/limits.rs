@@ -8,8 +8,8 @@ pub const OPERATIONS_PER_KEY_MAX: usize = 2_000;
 /// so a workload with larger objects records their ids.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
 
-/// Configurations that the checker visits for one key before it gives up (about 64 B each, more with many unknown outcomes), or as
-/// much work on fewer of them.
+/// Configurations that the checker visits for one key before it gives up (about 64 B each, more with many unknown
+/// outcomes), or as much work on fewer of them.
 pub const CONFIGURATIONS_MAX: usize = 4_000_000;
 
 /// Values that an explanation lists as possible before the operation that does not fit.

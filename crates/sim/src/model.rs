@@ -42,7 +42,8 @@ pub enum Action {
     Delete,
     /// Removes whatever there is and does not say what was: a flush.
     Clear,
-    /// As `Clear`, of what was stored before it was invoked: nothing that is stored later comes before it. A flush for later.
+    /// As `Clear`, of what was stored before it was invoked: nothing that is stored later comes before it. A flush for
+    /// later.
     ClearDue,
     /// Changes nothing that is modelled, but is a write to the store.
     Touch,

@@ -19,8 +19,8 @@ use shorttail_gateway::engine::Step;
 ///                  Intermediate, back -----------------------------------'  Intermediate
 /// ```
 /// Edges that do not exist: to *degraded* from anywhere but *intermediate*, as something would be on its way to a node
-/// that nobody reckons with; to *normal* from anywhere but *coordinated*, as chunks would be missing; from *degraded* to
-/// *intermediate*, as a node that is not in use cannot go away again.
+/// that nobody reckons with; to *normal* from anywhere but *coordinated*, as chunks would be missing; from *degraded*
+/// to *intermediate*, as a node that is not in use cannot go away again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NodeState {
     /// Used, and nothing is missing.

@@ -9,8 +9,8 @@ use shorttail_sim::world::{Counts, Outcome, World};
 
 /// Whatever happened, everything is served again within this.
 const SERVED_US: u64 = 15_000_000;
-/// How long a gateway is cut off from nodes; and within what time others have taken over: it is noticed after a lease, believed
-/// two seconds later.
+/// How long a gateway is cut off from nodes; and within what time others have taken over: it is noticed after a lease,
+/// believed two seconds later.
 const CUT_OFF_US: u64 = 20_000_000;
 const TAKEN_OVER_US: u64 = 4_000_000;
 
@@ -283,8 +283,8 @@ fn is_told(world: &World, words: &str) -> bool {
     world.problems().iter().any(|problem| problem.contains(words))
 }
 
-/// Two gateways die together with the memory of three nodes or more. What is lost and leaves a trace is an error, what leaves none is
-/// absent, and operators hear of either.
+/// Two gateways die together with the memory of three nodes or more. What is lost and leaves a trace is an error, what
+/// leaves none is absent, and operators hear of either.
 #[test]
 fn what_is_lost_beyond_the_promise_is_told() {
     let (mut absent, mut refused) = (0, 0);
@@ -314,7 +314,8 @@ fn what_is_lost_beyond_the_promise_is_told() {
     assert!(absent > 0 && refused > 0, "{absent} absent, {refused} refused");
 }
 
-/// One node after the other loses its memory, each together with a gateway: all is rebuilt in between, and nothing is lost.
+/// One node after the other loses its memory, each together with a gateway: all is rebuilt in between, and nothing is
+/// lost.
 #[test]
 fn memory_that_was_rebuilt_is_not_missed() {
     for seed in 0..2 {

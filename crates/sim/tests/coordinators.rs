@@ -1,4 +1,5 @@
-//! Several coordinators over one metadata store: one leads, whoever dies, stands still or is cut off; nodes join and go.
+//! Several coordinators over one metadata store: one leads, whoever dies, stands still or is cut off; nodes join and
+//! go.
 
 use shorttail_gateway::engine::LeaseConfig;
 use shorttail_sim::config::SimConfig;
@@ -51,8 +52,8 @@ fn another_coordinator_leads_when_one_dies() {
     }
 }
 
-/// The lease of the leader, then the time that gateways have to come back to the next one: no request waits in vain, which
-/// it does for four seconds.
+/// The lease of the leader, then the time that gateways have to come back to the next one: no request waits in vain,
+/// which it does for four seconds.
 #[test]
 fn what_a_gateway_owned_that_died_with_the_leader_is_served_before_requests_are_refused() {
     let mut longest_us = 0;
@@ -167,8 +168,8 @@ fn a_leader_that_does_not_hear_the_store_gives_way() {
     }
 }
 
-/// Its lease is prolonged all the same, and would be for ever. Another one leads, who can save; alone it would lead again
-/// once the store takes something of it.
+/// Its lease is prolonged all the same, and would be for ever. Another one leads, who can save; alone it would lead
+/// again once the store takes something of it.
 #[test]
 fn a_leader_that_may_not_save_gives_way() {
     for (seed, count) in [(0, 2), (1, 3), (2, 2), (3, 1)] {

@@ -41,8 +41,8 @@ fn what_nobody_reads_is_found_and_mended() {
     }
 }
 
-/// Every bit of a sealed chunk's header, one chunk a bit: whatever the chunk cannot tell of itself any more, it is found,
-/// mended and counted, and stands in for two others afterwards.
+/// Every bit of a sealed chunk's header, one chunk a bit: whatever the chunk cannot tell of itself any more, it is
+/// found, mended and counted, and stands in for two others afterwards.
 #[test]
 fn every_bit_of_a_header_that_turns_over_is_mended() {
     const BITS: usize = 256 * 8;
@@ -203,8 +203,9 @@ fn what_a_running_node_cannot_tell_of_is_not_taken_for_never_given() {
     }
 }
 
-/// A piece of an object that was never stored, on one node of all, which cannot tell what it is: whoever owns its partition
-/// by then has heard of no such stripe, and frees it. With more of them it would wait for a memory that nobody has.
+/// A piece of an object that was never stored, on one node of all, which cannot tell what it is: whoever owns its
+/// partition by then has heard of no such stripe, and frees it. With more of them it would wait for a memory that
+/// nobody has.
 #[test]
 fn what_no_node_can_tell_of_and_no_owner_knows_is_freed() {
     for seed in 0..6 {
@@ -229,8 +230,8 @@ fn what_no_node_can_tell_of_and_no_owner_knows_is_freed() {
     }
 }
 
-/// A node that reads its memory wrong now and then is emptied: nothing but the chunk's own checksum tells of a parity that
-/// is copied from there. All of it gets away in the end, and is what it was.
+/// A node that reads its memory wrong now and then is emptied: nothing but the chunk's own checksum tells of a parity
+/// that is copied from there. All of it gets away in the end, and is what it was.
 #[test]
 fn what_moves_from_a_node_that_reads_its_memory_wrong_is_what_it_was() {
     for seed in 0..4 {

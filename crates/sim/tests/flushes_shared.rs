@@ -1,4 +1,5 @@
-//! Flushes where several gateways share the partitions: asked of any of them, done by all owners, whatever becomes of these.
+//! Flushes where several gateways share the partitions: asked of any of them, done by all owners, whatever becomes of
+//! these.
 
 use shorttail_sim::cli::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
@@ -112,8 +113,8 @@ fn a_flush_beside_a_hand_over_is_of_everything() {
     assert!(returned > 0, "no part came back");
 }
 
-/// It is asked while it stands still. Whoever asked does not know; when it goes on it is the owner of nothing and flushes nothing
-/// that another one stored.
+/// It is asked while it stands still. Whoever asked does not know; when it goes on it is the owner of nothing and
+/// flushes nothing that another one stored.
 #[test]
 fn a_flush_that_an_owner_slept_over_is_unknown_and_is_of_nothing_that_was_stored_later() {
     for seed in 0..8 {

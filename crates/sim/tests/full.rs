@@ -221,8 +221,8 @@ fn a_full_store_hands_over_without_refusing_a_delete() {
     }
 }
 
-/// A node with less memory than the others is full before them. What is left to deletes and to cleaning is there all the
-/// same when one of the large ones dies for good.
+/// A node with less memory than the others is full before them. What is left to deletes and to cleaning is there all
+/// the same when one of the large ones dies for good.
 #[test]
 fn a_full_store_deletes_when_a_node_is_gone_and_another_one_was_full_before() {
     for (seed, partition_count) in [(0, 1), (1, 4), (2, 1)] {

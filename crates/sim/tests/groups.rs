@@ -18,8 +18,8 @@ fn store(world: &mut World, pairs: &[(&str, Value)], only_if_absent: bool) -> Ou
 
 const STORED: Outcome = Outcome::Answered(Answer::Applied(true));
 
-/// Two records that are longer than half a chunk do not share one: packed, they would leave so much room wherever cleaning
-/// put them that it would begin anew, for ever.
+/// Two records that are longer than half a chunk do not share one: packed, they would leave so much room wherever
+/// cleaning put them that it would begin anew, for ever.
 #[test]
 fn cleaning_comes_to_rest_after_groups_with_long_values() {
     let mut world = cluster();

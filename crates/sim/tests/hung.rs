@@ -1,5 +1,5 @@
-//! Nodes that hang: their processes stand still, and no connection ends. What cannot be answered without them is refused
-//! soon, and what they hold is made up for like that of the dead.
+//! Nodes that hang: their processes stand still, and no connection ends. What cannot be answered without them is
+//! refused soon, and what they hold is made up for like that of the dead.
 
 use shorttail_gateway::engine::LeaseConfig;
 use shorttail_sim::config::SimConfig;
@@ -7,8 +7,8 @@ use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Op, Outcome, World};
 
-/// A node that answers nothing for twenty deadlines is waited for no longer; and until each of them is asked something, one
-/// deadline after the other.
+/// A node that answers nothing for twenty deadlines is waited for no longer; and until each of them is asked something,
+/// one deadline after the other.
 const HUNG_US: u64 = 2_500_000;
 /// What needs nobody who hangs, or is refused for that.
 const PROMPT_US: u64 = 150_000;
@@ -61,8 +61,8 @@ fn with_too_many_nodes_hung_everything_has_an_end_soon() {
     }
 }
 
-/// A node is dead, another one hangs, and a third is late for a moment: what needs the third waits for it, and is not refused
-/// when the second is found to hang.
+/// A node is dead, another one hangs, and a third is late for a moment: what needs the third waits for it, and is not
+/// refused when the second is found to hang.
 #[test]
 fn what_a_late_node_owes_beside_a_dead_and_a_hung_one_is_read_from_it_after_all() {
     const LATE_US: u64 = 400_000;
@@ -81,7 +81,8 @@ fn what_a_late_node_owes_beside_a_dead_and_a_hung_one_is_read_from_it_after_all(
     }
 }
 
-/// As many nodes are dead as may be, and a third is late for a moment: what it holds cannot be decoded, and is waited for.
+/// As many nodes are dead as may be, and a third is late for a moment: what it holds cannot be decoded, and is waited
+/// for.
 #[test]
 fn what_a_late_node_holds_beside_two_dead_ones_is_waited_for() {
     const LATE_US: u64 = 400_000;
@@ -104,8 +105,9 @@ fn what_a_late_node_holds_beside_two_dead_ones_is_waited_for() {
     }
 }
 
-/// The owner dies while a node hangs, and another one hangs once its next owner has heard it: what that one would tell is
-/// made up for after half a second, whether slow nodes are gone round or not, and whether there is a node to write to instead.
+/// The owner dies while a node hangs, and another one hangs once its next owner has heard it: what that one would tell
+/// is made up for after half a second, whether slow nodes are gone round or not, and whether there is a node to write
+/// to instead.
 #[test]
 fn a_take_over_waits_for_a_node_that_hangs_for_half_a_second() {
     const HEARD_US: u64 = 400_000;
@@ -136,8 +138,8 @@ fn a_take_over_waits_for_a_node_that_hangs_for_half_a_second() {
     assert!(owed >= 2, "it mostly did not matter");
 }
 
-/// One node alone holds the second value of a key, its owner died, and the next one begins. No node is there in the place of
-/// another. Which node stops later on.
+/// One node alone holds the second value of a key, its owner died, and the next one begins. No node is there in the
+/// place of another. Which node stops later on.
 fn taken_over(seed: u64) -> (World, usize) {
     let mut world = cluster_of(nodes_of("rs:4+2", 6), seed);
     fill(&mut world, 0..40);
@@ -155,8 +157,8 @@ fn taken_over(seed: u64) -> (World, usize) {
     (world, late)
 }
 
-/// A node stands still while a new owner reads what it inherits, or writes anew what is not certain, which it cannot do without
-/// that one. The node goes on soon: it is waited for, and nothing is refused.
+/// A node stands still while a new owner reads what it inherits, or writes anew what is not certain, which it cannot do
+/// without that one. The node goes on soon: it is waited for, and nothing is refused.
 #[test]
 fn a_take_over_waits_for_a_node_that_it_needs_to_write_while_it_may_answer() {
     const STALL_US: u64 = 700_000;

@@ -1,4 +1,5 @@
-//! Simulated clusters. One program, as each one more takes seconds to link, and so that no file's tests wait for those of another.
+//! Simulated clusters. One program, as each one more takes seconds to link, and so that no file's tests wait for those
+//! of another.
 
 mod alike;
 mod bounds;

@@ -70,8 +70,8 @@ fn two_nodes_join_and_what_must_move_moves() {
     }
 }
 
-/// A few keys written over and over: what open stripes take is here now and there then, and nobody joined. With some thirty
-/// chunks on each node that may look like too much of a difference, but seldom.
+/// A few keys written over and over: what open stripes take is here now and there then, and nobody joined. With some
+/// thirty chunks on each node that may look like too much of a difference, but seldom.
 #[test]
 fn writes_alone_hardly_ever_move_anything() {
     let mut moved = Vec::new();

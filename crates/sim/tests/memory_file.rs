@@ -102,8 +102,8 @@ fn what_a_restarted_node_does_not_show_is_rebuilt_and_nothing_else() {
     }
 }
 
-/// As before, and its owner dies with it: the new one takes what is missing for lost, not for never given. Nobody can tell
-/// which chunks they were, or that there were any.
+/// As before, and its owner dies with it: the new one takes what is missing for lost, not for never given. Nobody can
+/// tell which chunks they were, or that there were any.
 #[test]
 fn what_a_restarted_node_does_not_show_a_new_owner_takes_for_lost() {
     for (seed, is_told) in (0..8).flat_map(|seed| [(seed, true), (seed, false)]) {

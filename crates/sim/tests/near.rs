@@ -170,8 +170,8 @@ fn a_record_of_the_key_in_another_stripe_is_not_believed() {
     }
 }
 
-/// A node turns slow in reading, which large values meet, and gets well. It is seen to be, although what is read by then
-/// could all be read past it.
+/// A node turns slow in reading, which large values meet, and gets well. It is seen to be, although what is read by
+/// then could all be read past it.
 #[test]
 fn a_node_that_was_slow_in_reading_is_used_again() {
     for seed in 0..3 {

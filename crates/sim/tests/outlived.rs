@@ -1,5 +1,5 @@
-//! Records that more failures than the code tolerates took away while their owner lived: whose keys can be written all the
-//! same, and deleted, as often as anybody likes.
+//! Records that more failures than the code tolerates took away while their owner lived: whose keys can be written all
+//! the same, and deleted, as often as anybody likes.
 
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};

@@ -145,8 +145,8 @@ fn the_parities_that_are_right_are_found() {
     }
 }
 
-/// As many nodes are gone as may be, and one of the others damages some of what it sends: it is asked again, as nobody else
-/// is there.
+/// As many nodes are gone as may be, and one of the others damages some of what it sends: it is asked again, as nobody
+/// else is there.
 #[test]
 fn what_is_damaged_on_its_way_is_asked_for_again_where_nothing_else_helps() {
     let hurt = Fault { kind: Kind::Corrupt(Corrupt { share_ppm: 150_000 }), for_us: None };

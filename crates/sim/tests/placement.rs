@@ -90,8 +90,9 @@ fn read_until(world: &mut World, us: u64, what: &str, holds: impl Fn(&World) -> 
     }
 }
 
-/// Of a domain one node died, and the only other one that could have its chunks of some stripes is slow. A node is drained
-/// all the same; and some seconds later these stripes have more chunks in a domain than may be lost, rather than lack one.
+/// Of a domain one node died, and the only other one that could have its chunks of some stripes is slow. A node is
+/// drained all the same; and some seconds later these stripes have more chunks in a domain than may be lost, rather
+/// than lack one.
 #[test]
 fn a_slow_node_holds_up_no_move_and_repair_for_some_seconds() {
     const SLOW: usize = 3;

@@ -153,8 +153,8 @@ fn what_a_node_owes_when_it_is_given_up_fails_at_once() {
     assert!(report.failure.is_none(), "{}", report.explain(60));
 }
 
-/// A node falls silent while stripes are sealed to be handed over. It does not hear of that, and the next owner takes the
-/// others' word: what the node has of these stripes is not what they hold.
+/// A node falls silent while stripes are sealed to be handed over. It does not hear of that, and the next owner takes
+/// the others' word: what the node has of these stripes is not what they hold.
 #[test]
 fn what_a_node_missed_of_a_hand_over_is_made_up_for() {
     for (step, node_count) in (0..10).flat_map(|step| [(step, 3), (step, 5)]) {

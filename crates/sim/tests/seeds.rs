@@ -300,8 +300,8 @@ fn nobody_is_taken_out_whom_the_next_owner_waits_for() {
     passes_wholly(Profile::Long, &[4_882]);
 }
 
-/// A gateway that had stood still, while another one took over and freed a stripe, told that nothing is missing before it
-/// noticed.
+/// A gateway that had stood still, while another one took over and freed a stripe, told that nothing is missing before
+/// it noticed.
 #[test]
 fn an_owner_that_is_over_tells_of_nothing_that_it_cannot_know() {
     passes_wholly(Profile::Long, &[4_728]);
@@ -314,8 +314,8 @@ fn a_chunk_that_was_left_open_is_not_taken_for_whole() {
     passes_wholly(Profile::Long, &[4_059]);
 }
 
-/// What a node had was rebuilt elsewhere, and it was told that it lacks nothing: a new owner that heard nobody who knew took it for
-/// one that had never been given its chunk, and a stored key was gone.
+/// What a node had was rebuilt elsewhere, and it was told that it lacks nothing: a new owner that heard nobody who knew
+/// took it for one that had never been given its chunk, and a stored key was gone.
 #[test]
 fn who_had_what_is_elsewhere_now_is_not_believed() {
     passes_wholly(Profile::Long, &[651]);
@@ -327,7 +327,8 @@ fn what_filled_a_chunk_is_moved_by_any_owner() {
     passes_wholly(Profile::Long, &[733]);
 }
 
-/// With too few nodes to write, a new owner showed what one node held; that one died, and the next owner knew nothing of it.
+/// With too few nodes to write, a new owner showed what one node held; that one died, and the next owner knew nothing
+/// of it.
 #[test]
 fn what_cannot_be_made_safe_is_not_shown() {
     passes_wholly(Profile::Long, &[200]);
@@ -345,64 +346,65 @@ fn partitions_are_dealt_once_all_gateways_are_heard() {
     passes_wholly(Profile::Gateways, &[30_334]);
 }
 
-/// A stripe that was being emptied, for which there was no memory, lost a chunk, which nobody counted or rebuilt: with the
-/// next node a stored key was gone.
+/// A stripe that was being emptied, for which there was no memory, lost a chunk, which nobody counted or rebuilt: with
+/// the next node a stored key was gone.
 #[test]
 fn what_is_being_emptied_is_rebuilt_too() {
     passes_wholly(Profile::Full, &[31_901]);
 }
 
-/// The simulator's own: a session that an owner had left was never closed, so the node that came back on it stayed unheard.
+/// The simulator's own: a session that an owner had left was never closed, so the node that came back on it stayed
+/// unheard.
 #[test]
 fn who_comes_back_on_a_session_that_was_left_is_greeted_anew() {
     passes_wholly(Profile::Mixed, &[33_395]);
 }
 
-/// A chunk that was left open by a hand-over was rebuilt only some time after the node that was needed for it was back, and
-/// the next node was lost before.
+/// A chunk that was left open by a hand-over was rebuilt only some time after the node that was needed for it was back,
+/// and the next node was lost before.
 #[test]
 fn what_was_stuck_is_rebuilt_as_soon_as_a_node_is_back() {
     passes_wholly(Profile::Gateways, &[40_645]);
 }
 
-/// The pieces of a striped object that was over were freed while the stripe with its manifest was being emptied: the next
-/// owner took it for one that never was whole, and showed what it had replaced.
+/// The pieces of a striped object that was over were freed while the stripe with its manifest was being emptied: the
+/// next owner took it for one that never was whole, and showed what it had replaced.
 #[test]
 fn what_is_over_hides_what_it_replaced_until_its_stripe_is_void() {
     passes_wholly(Profile::Gateways, &[40_515]);
 }
 
-/// A read waited for a node until the value that it was to see was over, and answered that the key is absent, though another
-/// value had been written long before: the index named both records until the older one was compared.
+/// A read waited for a node until the value that it was to see was over, and answered that the key is absent, though
+/// another value had been written long before: the index named both records until the older one was compared.
 #[test]
 fn a_read_shows_no_end_of_a_value_that_was_replaced_before_it() {
     passes_wholly(Profile::Full, &[41_685]);
 }
 
-/// A read waited for a node until the value was over, and answered that the key is absent, beside a write that had seen the value
-/// before its end and succeeded after that answer.
+/// A read waited for a node until the value was over, and answered that the key is absent, beside a write that had seen
+/// the value before its end and succeeded after that answer.
 #[test]
 fn a_read_shows_no_end_beside_a_write_that_saw_the_value() {
     passes_wholly(Profile::Full, &[220_496]);
 }
 
-/// A write of unknown outcome changed an object with a lifetime. The object was over, the key was said to be absent, and with
-/// the next owner the write came back.
+/// A write of unknown outcome changed an object with a lifetime. The object was over, the key was said to be absent,
+/// and with the next owner the write came back.
 #[test]
 fn a_write_of_unknown_outcome_does_not_come_back_after_the_end_of_what_it_changed() {
     passes_wholly(Profile::Takeover, &[53_877]);
 }
 
-/// A new owner read a stripe of which one member had said that it was never given its chunk; by the time the others had told,
-/// that one was away. The stripe passed for lost, what ended records in it was dropped, and with the next owner, which could
-/// read it, a removed key had a value.
+/// A new owner read a stripe of which one member had said that it was never given its chunk; by the time the others had
+/// told, that one was away. The stripe passed for lost, what ended records in it was dropped, and with the next owner,
+/// which could read it, a removed key had a value.
 #[test]
 fn who_is_away_by_the_time_a_stripe_is_read_may_hold_something() {
     passes_wholly(Profile::Long, &[60_443]);
 }
 
-/// An heir that prepared believed what a node had told a round before, though that node was not heard under the fence and had
-/// freed some of it since.
+/// An heir that prepared believed what a node had told a round before, though that node was not heard under the fence
+/// and had freed some of it since.
 #[test]
 fn an_heir_believes_nothing_that_was_not_told_again() {
     passes_wholly(Profile::Gateways, &[130_087, 130_095]);
@@ -426,8 +428,8 @@ fn an_attempt_that_is_left_alone_is_raced_again() {
     passes_wholly(Profile::Prompt, &[180_033, 181_024, 191_053]);
 }
 
-/// A write was flushed while it waited for a slow node. Nothing of it may be appended again above the flush's horizon, so it
-/// waited until that node's session broke.
+/// A write was flushed while it waited for a slow node. Nothing of it may be appended again above the flush's horizon,
+/// so it waited until that node's session broke.
 #[test]
 fn a_write_that_is_flushed_under_way_waits_for_no_node() {
     passes_wholly(Profile::Prompt, &[190_025, 191_816, 192_604]);
@@ -445,7 +447,8 @@ fn what_is_found_damaged_while_its_object_is_touched_is_rebuilt() {
     passes_wholly(Profile::Near, &[151_132]);
 }
 
-/// A new owner had written all anew when it was told of voters that had not accepted it yet; once they had, it did not serve.
+/// A new owner had written all anew when it was told of voters that had not accepted it yet; once they had, it did not
+/// serve.
 #[test]
 fn who_is_accepted_late_serves_nevertheless() {
     passes_wholly(Profile::Gateways, &[150_127]);

@@ -21,8 +21,8 @@ fn store(world: &mut World, names: std::ops::Range<u64>, length: usize) {
     }
 }
 
-/// More died at once than the code survives: a fifth of the stripes cannot be repaired, far more than one look takes up.
-/// Others are, and a node is emptied all the same.
+/// More died at once than the code survives: a fifth of the stripes cannot be repaired, far more than one look takes
+/// up. Others are, and a node is emptied all the same.
 #[test]
 fn a_node_is_drained_while_many_stripes_are_stuck() {
     let config = SimConfig { node_memory_bytes: 8 << 20, audit_events: 100_000, ..nodes_of("rs:2+1", 6) };
@@ -87,8 +87,8 @@ fn to_rebuild(world: &World) -> u64 {
     world.all_stats().iter().map(|stats| stats.chunks_to_rebuild).sum()
 }
 
-/// More died at once than the code survives, and some stripes with much garbage cannot be read any more. Others are cleaned
-/// all the same, so that what is written over and over finds room.
+/// More died at once than the code survives, and some stripes with much garbage cannot be read any more. Others are
+/// cleaned all the same, so that what is written over and over finds room.
 #[test]
 fn cleaning_goes_on_beside_stripes_that_cannot_be_read() {
     for seed in 0..4 {
@@ -103,8 +103,8 @@ fn cleaning_goes_on_beside_stripes_that_cannot_be_read() {
     }
 }
 
-/// So many nodes are cut off that some records cannot be read, and nothing is given up. What was written over such ones has
-/// doubtful locks, and its keys take nothing more; cleaning goes on, so that the others find room.
+/// So many nodes are cut off that some records cannot be read, and nothing is given up. What was written over such ones
+/// has doubtful locks, and its keys take nothing more; cleaning goes on, so that the others find room.
 #[test]
 fn cleaning_goes_on_beside_doubtful_locks() {
     for (seed, partition_count) in [(0, 1), (1, 4)] {
@@ -154,8 +154,8 @@ fn chunks_are_rebuilt_by_nodes_that_reach_what_is_left() {
     }
 }
 
-/// A node without a memory of its own to come back to dies again and again, before what it had is rebuilt there. It is rebuilt
-/// elsewhere.
+/// A node without a memory of its own to come back to dies again and again, before what it had is rebuilt there. It is
+/// rebuilt elsewhere.
 #[test]
 fn what_an_unsteady_node_had_is_rebuilt_elsewhere() {
     let mut config = SimConfig { repair_bytes_per_s: 10_000, audit_events: 10_000, ..nodes_of("rs:4+2", 9) };

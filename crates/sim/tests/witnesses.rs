@@ -95,8 +95,8 @@ fn who_held_a_lost_stripe_does_not_pass_for_one_that_never_did() {
     }
 }
 
-/// A node lost its memory, and what it had was rebuilt on others; it lacks nothing by now. Of a chunk that went elsewhere its new
-/// holder and another member know: the one stands still, the other one has just lost its memory.
+/// A node lost its memory, and what it had was rebuilt on others; it lacks nothing by now. Of a chunk that went
+/// elsewhere its new holder and another member know: the one stands still, the other one has just lost its memory.
 #[test]
 fn who_had_what_is_elsewhere_now_does_not_pass_for_one_that_never_did() {
     let mut waited = 0;
@@ -117,8 +117,8 @@ fn who_had_what_is_elsewhere_now_does_not_pass_for_one_that_never_did() {
     assert!(waited > 0, "nobody was waited for");
 }
 
-/// An owner that is cut off from everybody is the first that a fresh memory hears of. What later owners had put on that node is
-/// lost, and does not pass for what was never there: a value would be void for one piece that is gone.
+/// An owner that is cut off from everybody is the first that a fresh memory hears of. What later owners had put on that
+/// node is lost, and does not pass for what was never there: a value would be void for one piece that is gone.
 #[test]
 fn who_was_met_first_by_an_owner_of_before_does_not_pass_for_one_that_was_there() {
     /// When it reaches the fresh memory, and when the owner of now does.

@@ -10,8 +10,9 @@
 //!
 //! No edge leads back from sealed; every state ends in a free. A chunk whose fold was interrupted (rule R6) or whose
 //! state fails its checksum is damaged: everything but a free and a report is refused. Of one whose description fails
-//! its checksum a scan tells stripe and partition only: a free drops it, a rebuilt one takes its place, all else is refused. A payload that fails its checksum
-//! is refused when it is read whole; what is read in part is the reader's to check.
+//! its checksum a scan tells stripe and partition only: a free drops it, a rebuilt one takes its place, all else is
+//! refused. A payload that fails its checksum is refused when it is read whole; what is read in part is the reader's to
+//! check.
 //!
 //! The memory may outlive the process, which may die between any two instructions. So what is told of by the state is
 //! written before it. An open parity chunk that another process goes on with takes no operation more and is not sealed:
@@ -201,8 +202,8 @@ impl ChunkMut<'_> {
         Ok(())
     }
 
-    /// Notes that the owner of `epoch` ended the stripe at `last` (rule R4); the highest epoch counts. Once nothing in it is
-    /// alive, that owner may end it at 0.
+    /// Notes that the owner of `epoch` ended the stripe at `last` (rule R4); the highest epoch counts. Once nothing in
+    /// it is alive, that owner may end it at 0.
     ///
     /// # Errors
     /// `Fenced`: closed by a higher epoch. `Immutable`: sealed at another operation. `Invalid`: the same epoch closed

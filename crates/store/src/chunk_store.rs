@@ -297,8 +297,8 @@ impl ChunkStore {
         })
     }
 
-    /// The oldest operations that are kept make room for those to come. What an open chunk needs to be what it is after a
-    /// restart goes to the end: a chunk may rest for ever while others are written to.
+    /// The oldest operations that are kept make room for those to come. What an open chunk needs to be what it is after
+    /// a restart goes to the end: a chunk may rest for ever while others are written to.
     fn make_room_for_operations(&mut self) {
         let Some(kept) = &mut self.kept else { return };
         while let Some((stripe, op)) = kept.crowding() {
@@ -379,8 +379,8 @@ impl ChunkStore {
         self.arena.ask_for_pages();
     }
 
-    /// Keeps memory for appends that are accepted before they are here: `bytes`, or less; answers how much. It is part of
-    /// what is kept for raw operations. `kept_bytes`: what the same ring has already, of which it has its share.
+    /// Keeps memory for appends that are accepted before they are here: `bytes`, or less; answers how much. It is part
+    /// of what is kept for raw operations. `kept_bytes`: what the same ring has already, of which it has its share.
     pub fn promise(&mut self, bytes: usize, kept_bytes: usize) -> usize {
         let bytes_max = (self.budget.limit_bytes() - self.arena.limit_bytes()) / RING_RESERVE_PART;
         let share_bytes = (bytes_max / RING_SHARE_PART).saturating_sub(kept_bytes);

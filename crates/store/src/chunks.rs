@@ -1,8 +1,8 @@
 //! Where each chunk of a core is, by stripe, and what changed when.
 //!
 //! Owners ask what a core holds of their partitions, and later what of that changed. So stripes are kept in order by
-//! partition, each chunk knows the last change that touched it, and what was freed lately is remembered. That there is a
-//! core counts as the first change of this process; an open chunk always counts as changed.
+//! partition, each chunk knows the last change that touched it, and what was freed lately is remembered. That there is
+//! a core counts as the first change of this process; an open chunk always counts as changed.
 //!
 //! Must not know: what a chunk holds.
 

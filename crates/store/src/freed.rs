@@ -5,8 +5,8 @@
 //! nothing is taken any more.
 //!
 //! Stripe ids are never used twice, so a mark could stand for ever; the oldest goes when there are more than
-//! [`FREED_MARKS_MAX`]. An open or install of a session comes in the order in which it was sent; an order to rebuild may
-//! take long, and whoever takes it drops it at the free.
+//! [`FREED_MARKS_MAX`]. An open or install of a session comes in the order in which it was sent; an order to rebuild
+//! may take long, and whoever takes it drops it at the free.
 
 use std::collections::VecDeque;
 

@@ -11,10 +11,10 @@
 //! The places are there twice: one copy is always whole, and the first one counts if it is. How many bytes are kept is
 //! there three times, so that a damaged operation does not hide those behind it.
 //!
-//! A data chunk has the bytes in place already: none are kept of it. When little room is left, the oldest operation goes,
-//! or goes to the end, as whoever knows its chunk says (see `chunk_store`), so much at a time that all of them were looked
-//! at before there is none. Then all are needed, and no other is admitted. One may be damaged, so whoever reads must see
-//! from the numbers whether any is missing: each names the one before.
+//! A data chunk has the bytes in place already: none are kept of it. When little room is left, the oldest operation
+//! goes, or goes to the end, as whoever knows its chunk says (see `chunk_store`), so much at a time that all of them
+//! were looked at before there is none. Then all are needed, and no other is admitted. One may be damaged, so whoever
+//! reads must see from the numbers whether any is missing: each names the one before.
 //!
 //! Must not know: chunks; which operations are stable.
 
@@ -115,7 +115,8 @@ impl KeptOps {
         self.put_places();
     }
 
-    /// The oldest operation goes to the end. False: it stays, as there is no room for both, or enough was carried for now.
+    /// The oldest operation goes to the end. False: it stays, as there is no room for both, or enough was carried for
+    /// now.
     pub fn carry_oldest(&mut self) -> bool {
         let size = self.oldest_bytes();
         if size > self.free_bytes().min(self.carried_max) {

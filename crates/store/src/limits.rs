@@ -53,12 +53,13 @@ pub const NOTES_BYTES: usize = 32 * KIB;
 pub const KEPT_OPS_BYTES_MIN: usize = 2 * BLOCK_BYTES;
 pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
 
-/// The log of operations of open chunks is crowded when less than this part of it, and room for the longest, is free. Then
-/// the oldest go, or are copied to the end. One is taken only if as much of it, or room for the longest, stays free.
+/// The log of operations of open chunks is crowded when less than this part of it, and room for the longest, is free.
+/// Then the oldest go, or are copied to the end. One is taken only if as much of it, or room for the longest, stays
+/// free.
 pub const KEPT_OPS_FREE_PART: usize = 8;
 
-/// As many times an operation's own bytes may go to the end after it: twice what it takes to look at all of it while that
-/// part is filled.
+/// As many times an operation's own bytes may go to the end after it: twice what it takes to look at all of it while
+/// that part is filled.
 pub const KEPT_OPS_CARRIED: usize = 2 * KEPT_OPS_FREE_PART;
 
 /// Stripes that one request may free: a value of 1 GiB in pieces of 16 KiB over four nodes.
@@ -76,8 +77,8 @@ pub const SCAN_COUNT_MAX: usize = 4096;
 
 const _: () = assert!(FREE_COUNT_MAX <= FREED_MARKS_MAX, "a free must not push out its own marks");
 
-/// Bytes of a chunk beyond which it is written, and its pages are taken from the machine, by one system call: some pages
-/// cost more one by one than asking.
+/// Bytes of a chunk beyond which it is written, and its pages are taken from the machine, by one system call: some
+/// pages cost more one by one than asking.
 pub const WRITE_BYTES_MIN: usize = 32 << 10;
 
 /// Words of a ring for messages: a wake-up of the node for each half of it, some 150 small appends.
@@ -89,8 +90,8 @@ pub const RING_HEAD_WORDS: usize = 24 + PARTITION_COUNT_MAX / u64::BITS as usize
 /// Partitions that a ring can be closed to, one by one.
 pub const PARTITION_COUNT_MAX: usize = 1024;
 
-/// Part of what is kept free for raw operations that may be promised to rings: one in this many; and the part of that for
-/// one ring, so that in small memory a few owners have some.
+/// Part of what is kept free for raw operations that may be promised to rings: one in this many; and the part of that
+/// for one ring, so that in small memory a few owners have some.
 pub const RING_RESERVE_PART: usize = 2;
 pub const RING_SHARE_PART: usize = 8;
 

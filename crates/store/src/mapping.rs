@@ -1,5 +1,5 @@
-//! A mapping of memory, anonymous, shared, or of a part of a file. The store's `unsafe` code is here, in `rooms_view` and
-//! in `page_maker`.
+//! A mapping of memory, anonymous, shared, or of a part of a file. The store's `unsafe` code is here, in `rooms_view`
+//! and in `page_maker`.
 //!
 //! It is readable and writable from its creation to its drop. An anonymous one is private and starts as zeros; pages
 //! are taken from the machine only when they are first written. Transparent huge pages are declined, so that the
@@ -79,9 +79,9 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller sees to
-    /// it that it never gets shorter and that nobody else writes to it (its lock, or that it has no name), but to rooms,
-    /// which are not looked at meanwhile (see `room`): every page of the mapping is there.
+    /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller sees to it that it
+    /// never gets shorter and that nobody else writes to it (its lock, or that it has no name), but to rooms, which are
+    /// not looked at meanwhile (see `room`): every page of the mapping is there.
     ///
     /// # Errors
     /// What the kernel says.
@@ -235,7 +235,8 @@ impl WordsView {
     }
 
     fn new(access: ProtFlags, file: &Arc<File>) -> io::Result<Self> {
-        // A file that somebody could make shorter would end this process when it is touched. First this, then its length.
+        // A file that somebody could make shorter would end this process when it is touched. First this, then its
+        // length.
         let is_fixed = fcntl_get_seals(file)?.contains(SealFlags::SHRINK);
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         if !is_fixed || bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > isize::MAX as usize {
@@ -249,8 +250,8 @@ impl WordsView {
     fn words(&self) -> &[AtomicU64] {
         let count = self.mapping.bytes / size_of::<u64>();
         // SAFETY: the mapping begins at a page, is `bytes` long and lives as long as `self`; its memory is only ever
-        // accessed through these atomics, here and in the other process (of which nothing is believed unproven); who may
-        // only read it calls nothing but `load`.
+        // accessed through these atomics, here and in the other process (of which nothing is believed unproven); who
+        // may only read it calls nothing but `load`.
         unsafe { std::slice::from_raw_parts(self.mapping.base.as_ptr().cast(), count) }
     }
 

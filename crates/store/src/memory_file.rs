@@ -10,9 +10,9 @@
 //! A process may die between any two instructions. So whatever tells of something is written after it: the table's
 //! entry after the chunk; and taken back before it. Of the notes one copy is always whole.
 //!
-//! A bit of the file may turn over, whatever it is of. What tells of all else is there twice, with checks, and is mended
-//! by the next process; a chunk, or an operation, has a checksum, and is lost. Numbers are little-endian. The page, at
-//! 0 and at 2048:
+//! A bit of the file may turn over, whatever it is of. What tells of all else is there twice, with checks, and is
+//! mended by the next process; a chunk, or an operation, has a checksum, and is lost. Numbers are little-endian. The
+//! page, at 0 and at 2048:
 //!
 //! | at | type | field |
 //! |---:|---|---|
@@ -437,7 +437,8 @@ mod tests {
         assert!(matches!(MemoryFile::take(file(), BOOT_ID, 2, BYTES), Err(MemoryFileError::Foreign)), "who knows");
     }
 
-    /// What the system refuses is no word about whose it is: nobody is to look for another process, or give another path.
+    /// What the system refuses is no word about whose it is: nobody is to look for another process, or give another
+    /// path.
     #[test]
     fn what_the_system_refuses_is_told_as_that() {
         let dir = tempfile::tempdir().expect("a directory");

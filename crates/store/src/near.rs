@@ -47,7 +47,8 @@ pub struct NearView {
 
 impl NearView {
     /// # Errors
-    /// What the kernel says; `InvalidData` or `InvalidInput`: the file may get shorter, so it cannot be looked at safely.
+    /// What the kernel says; `InvalidData` or `InvalidInput`: the file may get shorter, so it cannot be looked at
+    /// safely.
     pub fn open(file: &Arc<File>) -> io::Result<Self> {
         Ok(NearView { words: WordsView::of_file(file)?, read_count: AtomicU64::new(0) })
     }
@@ -72,8 +73,8 @@ impl NearReader for NearView {
 }
 
 /// Reads the sealed chunk of a stripe whose payload begins at `position` (see
-/// [`ChunkStore::position`](crate::ChunkStore::position)): puts its payload, as far as it is in use, at the beginning of
-/// `bytes`, and answers its header, which [`ChunkView::of_copy`] takes. Behind it `bytes` has what lies there.
+/// [`ChunkStore::position`](crate::ChunkStore::position)): puts its payload, as far as it is in use, at the beginning
+/// of `bytes`, and answers its header, which [`ChunkView::of_copy`] takes. Behind it `bytes` has what lies there.
 ///
 /// `None`: what lies there is no such chunk (any more), or is longer, or damaged; `bytes` has whatever it was.
 pub fn read_sealed(memory: &dyn NearReader, position: u64, stripe: StripeId, bytes: &mut [u8]) -> Option<HeaderBytes> {
@@ -99,8 +100,8 @@ fn is_payload_of(header: &HeaderBytes, bytes: &[u8]) -> bool {
     state.is_some_and(|state| bytes.get(..state.length as usize).is_some_and(|payload| payload_holds(&state, payload)))
 }
 
-/// Bytes in use of the sealed chunk of a stripe whose payload begins at `position`; what is behind them is zeros that do
-/// not lie there. `None`: there is no such chunk there.
+/// Bytes in use of the sealed chunk of a stripe whose payload begins at `position`; what is behind them is zeros that
+/// do not lie there. `None`: there is no such chunk there.
 pub fn sealed_length(memory: &dyn NearReader, position: u64, stripe: StripeId) -> Option<u32> {
     let mut header: HeaderBytes = [0; HEADER_BYTES];
     let is_read = memory.read(header_position(position)?, &mut header) == HEADER_BYTES;

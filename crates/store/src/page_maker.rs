@@ -1,8 +1,8 @@
 //! Pages of a file in memory that are not there yet, made of what is to be in them (Linux's `userfaultfd`).
 //!
 //! A page that is touched first is cleared, then written; one after the other is looked up and mapped. `write` does
-//! neither, but locks the whole file. Here the kernel takes new pages, copies into them, and only then are they there, for
-//! everybody at once, and no lock is held that others wait for.
+//! neither, but locks the whole file. Here the kernel takes new pages, copies into them, and only then are they there,
+//! for everybody at once, and no lock is held that others wait for.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,8 @@ const COPY: Opcode = opcode::read_write::<Copying>(GROUP, 0x03);
 /// Of faults in the kernel it knows nothing then, and needs no privileges (Linux 5.11).
 const USER_MODE_ONLY: u32 = 1;
 
-/// Who touches a page that is not there gets a signal, as with a file that is too short; by default it would wait for ever.
+/// Who touches a page that is not there gets a signal, as with a file that is too short; by default it would wait for
+/// ever.
 const SIGNAL_WHERE_MISSING: u64 = 1 << 7;
 
 /// What is asked for: pages that are not there.
@@ -78,8 +79,8 @@ impl PageMaker {
         Ok(PageMaker { handle })
     }
 
-    /// Makes pages of `bytes`, whole ones, from page `at` on: so many bytes until one is there already, or there is no memory
-    /// for it. Pages that are there stay what they are; new ones are there as a whole, for everybody.
+    /// Makes pages of `bytes`, whole ones, from page `at` on: so many bytes until one is there already, or there is no
+    /// memory for it. Pages that are there stay what they are; new ones are there as a whole, for everybody.
     ///
     /// # Errors
     /// What the kernel says.

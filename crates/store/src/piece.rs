@@ -1,5 +1,5 @@
-//! Pieces of striped objects: what a data chunk of theirs holds. A piece checks itself, read directly or decoded: that it is
-//! right, and that it is of the stripe that is wanted, as a record does.
+//! Pieces of striped objects: what a data chunk of theirs holds. A piece checks itself, read directly or decoded: that
+//! it is right, and that it is of the stripe that is wanted, as a record does.
 //!
 //! Must not know: which object it is of.
 

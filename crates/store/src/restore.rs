@@ -416,8 +416,8 @@ mod tests {
         assert_eq!(kept.seen(0), before);
     }
 
-    /// Its owner waits for another member, and nothing becomes stable: more than an eighth of the log is needed, and behind it
-    /// is what nobody needs.
+    /// Its owner waits for another member, and nothing becomes stable: more than an eighth of the log is needed, and
+    /// behind it is what nobody needs.
     #[test]
     fn what_is_needed_stays_whatever_lies_before_and_behind_it() {
         let mut kept = Kept::open(3, 1);

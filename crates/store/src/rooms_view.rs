@@ -1,9 +1,9 @@
-//! Memory of a file, to be written beside the core that it belongs to: rooms alone (see `room`), which nobody else looks at
-//! meanwhile.
+//! Memory of a file, to be written beside the core that it belongs to: rooms alone (see `room`), which nobody else
+//! looks at meanwhile.
 //!
-//! A system call that writes to a file locks all of it. Who runs only while nobody else wants to may have to stop there, and
-//! the core, which takes memory from the file and gives it back, would wait for it. Pages that are mapped are locked one by
-//! one, and pages that are made (see `page_maker`) are not there before.
+//! A system call that writes to a file locks all of it. Who runs only while nobody else wants to may have to stop
+//! there, and the core, which takes memory from the file and gives it back, would wait for it. Pages that are mapped
+//! are locked one by one, and pages that are made (see `page_maker`) are not there before.
 
 use std::fs::File;
 use std::io;
@@ -79,8 +79,8 @@ impl RoomsView {
                 page[behind..behind + first.len()].copy_from_slice(first);
                 (&page[..], length)
             };
-            // SAFETY: the pages lie inside the mapping (`range` asserts it), of which no slice is ever made. Where one is
-            // made in part for others than this room, nobody wrote anything to it: it was not there.
+            // SAFETY: the pages lie inside the mapping (`range` asserts it), of which no slice is ever made. Where one
+            // is made in part for others than this room, nobody wrote anything to it: it was not there.
             let made = unsafe { page_maker.make(self.mapping.base().add(at - behind), contents) }?;
             if made < contents.len() {
                 // That one is there. Usually all are, then.

@@ -142,8 +142,8 @@ impl MemoryFile {
         Ok(flipped)
     }
 
-    /// Damages the entries of the first chunks of each core, so that nobody can tell what they said. No process uses it.
-    /// Answers of how many.
+    /// Damages the entries of the first chunks of each core, so that nobody can tell what they said. No process uses
+    /// it. Answers of how many.
     ///
     /// # Errors
     /// What the kernel says.

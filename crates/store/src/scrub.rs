@@ -38,8 +38,8 @@ impl ChunkStore {
         self.chunks.last_of(partition)
     }
 
-    /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once, until a later look
-    /// finds that it holds: memory may be read wrong once.
+    /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once, until a later
+    /// look finds that it holds: memory may be read wrong once.
     pub fn look_at(&mut self, stripe: StripeId) -> Option<Looked> {
         let chunk = self.chunk(stripe).ok().filter(|chunk| chunk.open.is_none() && !chunk.was_left_open())?;
         let looked = Looked { bytes: chunk.bytes.len(), is_damaged: !chunk.holds() };
@@ -68,8 +68,8 @@ impl ChunkStore {
         }
     }
 
-    /// The intact chunk that is here is the one that was ordered. It is of the order's configuration from now on: a free
-    /// from before the order does not drop it.
+    /// The intact chunk that is here is the one that was ordered. It is of the order's configuration from now on: a
+    /// free from before the order does not drop it.
     ///
     /// # Errors
     /// As [`crate::ChunkMut::reconfigure`].

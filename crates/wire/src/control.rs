@@ -94,8 +94,8 @@ pub enum FromCoordinator {
         number: u64,
         order: Box<Order>,
     },
-    /// To gateways: the epochs of all tenures whose owners reported, in order, and whether they are served. Who owns what
-    /// is in the view.
+    /// To gateways: the epochs of all tenures whose owners reported, in order, and whether they are served. Who owns
+    /// what is in the view.
     Served(Vec<(u32, bool)>),
 }
 

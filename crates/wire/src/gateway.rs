@@ -1,8 +1,8 @@
 //! The gateway protocol: how a gateway has requests done that belong to another one.
 //!
 //! Each core of a gateway holds one connection to each other gateway, which it opens. Every message is a frame, a
-//! 20-byte header (checksum last, unlike the node protocol's) and a postcard body; an answer repeats the tag of what was
-//! asked. Answers come in any order.
+//! 20-byte header (checksum last, unlike the node protocol's) and a postcard body; an answer repeats the tag of what
+//! was asked. Answers come in any order.
 //!
 //! ```text
 //! asker                             owner

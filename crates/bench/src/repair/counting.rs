@@ -1,5 +1,5 @@
-//! Half of the processors do nothing but count, in the lowest class and in registers: what clients notice of that is the
-//! cost of keeping as many processors busy, whatever they do.
+//! Half of the processors do nothing but count, in the lowest class and in registers: what clients notice of that is
+//! the cost of keeping as many processors busy, whatever they do.
 
 use std::time::{Duration, Instant};
 

@@ -4,11 +4,11 @@
 //! One thread sends, one receives, decodes and copies, as many sources as the code needs: no requests, no checksums,
 //! nobody else. Sources and results lie in more memory than caches hold, as those of nodes do.
 //!
-//! Results go to memory that is there already, so nothing is taken from the system: what no repair does. Or to new memory,
-//! in the cheapest way that there is: written to a file in memory, the kernel takes pages and clears none.
+//! Results go to memory that is there already, so nothing is taken from the system: what no repair does. Or to new
+//! memory, in the cheapest way that there is: written to a file in memory, the kernel takes pages and clears none.
 //!
-//! The same work beside a load, at a given pace and in the lowest scheduling class, says what any repair at that rate does
-//! to clients on this machine: see [`Estimator::beside`].
+//! The same work beside a load, at a given pace and in the lowest scheduling class, says what any repair at that rate
+//! does to clients on this machine: see [`Estimator::beside`].
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::process::stolen_ms;
 
-/// Processor time that the host gave to others during each phase, in milliseconds of all processors: operations that were
-/// under way then waited for it, whatever this machine did.
+/// Processor time that the host gave to others during each phase, in milliseconds of all processors: operations that
+/// were under way then waited for it, whatever this machine did.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Stolen {
     pub healthy_ms: u64,

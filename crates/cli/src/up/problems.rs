@@ -1,5 +1,5 @@
-//! The problems that the coordinator tells of, in lines for people: each once when it is there, and that there is none any
-//! more.
+//! The problems that the coordinator tells of, in lines for people: each once when it is there, and that there is none
+//! any more.
 //!
 //! What is there at one look only is not told: a gateway that is started again serves within a second.
 //!

@@ -1,4 +1,5 @@
-//! What becomes of lost chunks, in lines for people: nodes are given up, their chunks rebuilt, nothing is missing any more.
+//! What becomes of lost chunks, in lines for people: nodes are given up, their chunks rebuilt, nothing is missing any
+//! more.
 //!
 //! ```text
 //!          some are missing             some are rebuilt

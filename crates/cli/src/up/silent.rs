@@ -1,5 +1,5 @@
-//! Members that the coordinator takes for dead although their processes run: stopped, or cut off. Each is told once, and
-//! that it answers again.
+//! Members that the coordinator takes for dead although their processes run: stopped, or cut off. Each is told once,
+//! and that it answers again.
 //!
 //! What is there at one look only is not told: of a process that dies the coordinator may know first.
 //!

@@ -635,7 +635,8 @@ impl Cluster {
     }
 }
 
-/// Of nine nodes two lost their memory, and came back or were taken out; those that are there, and of these all but node 2.
+/// Of nine nodes two lost their memory, and came back or were taken out; those that are there, and of these all but
+/// node 2.
 fn two_memories_lost(come_back: bool) -> (Cluster, std::ops::Range<u16>, Vec<u16>) {
     let mut cluster = Cluster::new(9);
     cluster.counts(&[], 0);
@@ -727,8 +728,8 @@ fn of_nodes_that_were_taken_out_long_ago_only_the_number_is_kept() {
     assert_eq!(scene.node(node(1000, None)).1.expect("let in").node_id, NodeId(308));
 }
 
-/// What a node had when it was given up counts until owners told that it is rebuilt, and its lives as long as a later owner may
-/// ask for them.
+/// What a node had when it was given up counts until owners told that it is rebuilt, and its lives as long as a later
+/// owner may ask for them.
 #[test]
 fn a_node_that_was_taken_out_is_remembered_as_long_as_it_matters() {
     let mut cluster = Cluster::new(9);

@@ -167,7 +167,8 @@ impl MemcachedCommand {
         Some(command)
     }
 
-    /// Bytes that it carries, that a value may have which it makes of another, or that its reply may have although it writes.
+    /// Bytes that it carries, that a value may have which it makes of another, or that its reply may have although it
+    /// writes.
     pub(super) fn bytes_charged(&self, value_bytes_max: usize) -> usize {
         match self {
             MemcachedCommand::Store(store) => match store.wants() {

@@ -10,11 +10,12 @@
 //!   `stats cachedump` (memcached leaves out what was stored under a base64 key);
 //! * `get_expired` and `get_flushed` are the engine's counts, of all look-ups and not of `get` alone;
 //! * a `set` or `ms` that finds no memory (`-M`) leaves what was stored before (memcached deletes that);
-//! * `total_items` counts writes that are durable, touches too, and several of a key that were done together once; that,
-//!   evictions, expired and connections in all are not reset by `stats reset`;
+//! * `total_items` counts writes that are durable, touches too, and several of a key that were done together once;
+//!   that, evictions, expired and connections in all are not reset by `stats reset`;
 //! * `verbosity` is of the thread that serves the connection;
 //! * `delete` refuses a word behind its key that is neither a number nor `noreply`, as memcached did up to 1.6.18;
-//! * a meta command whose opaque is too long changes nothing (memcached carries out `mg` and `ma`, and tells the error);
+//! * a meta command whose opaque is too long changes nothing (memcached carries out `mg` and `ma`, and tells the
+//!   error);
 //! * `stats conns` numbers connections in the order in which they came, not by their descriptors;
 //! * there is one slab class, 1, and no LRU crawler, watcher or memory-limit change;
 //! * when a key of a multi-key `get` cannot be read, the values before it have already been sent: the error line

@@ -1,8 +1,9 @@
 //! Commands on many keys: one part for each key, issued as room allows, gathered into one reply.
 //!
-//! MGET opens a place for each key behind that of the array's header (see [`super::replies`]). The others open one place
-//! and gather: a sum, or OK. An error of any part is the whole reply, unless an MGET is long; parts that were carried out
-//! stay so. If some were and others were not begun, nobody is told to try again: clients would by themselves, and a key may be another's by then.
+//! MGET opens a place for each key behind that of the array's header (see [`super::replies`]). The others open one
+//! place and gather: a sum, or OK. An error of any part is the whole reply, unless an MGET is long; parts that were
+//! carried out stay so. If some were and others were not begun, nobody is told to try again: clients would by
+//! themselves, and a key may be another's by then.
 //!
 //! Must not know: the engine, the reply queue.
 
@@ -140,7 +141,8 @@ impl Gather {
     }
 }
 
-/// Do clients repeat by themselves what got this error? Not what begins with `ERR`; the others say that nothing was done.
+/// Do clients repeat by themselves what got this error? Not what begins with `ERR`; the others say that nothing was
+/// done.
 fn is_to_be_repeated(error: &[u8]) -> bool {
     !error.starts_with(b"-ERR ")
 }

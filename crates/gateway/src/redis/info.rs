@@ -51,8 +51,8 @@ impl Sections {
     }
 }
 
-/// The text of the wanted sections. Without an answer of the store its numbers are left out, and sections that would be empty:
-/// Redis answers whatever is the matter, and clients take an error for a server that is not ready.
+/// The text of the wanted sections. Without an answer of the store its numbers are left out, and sections that would be
+/// empty: Redis answers whatever is the matter, and clients take an error for a server that is not ready.
 pub fn render(sections: &Sections, stats: Option<&StoreStats>, now: Now, shared: &Shared) -> String {
     let mut text = String::new();
     for section in sections.wanted().filter(|section| stats.is_some() || !OF_STORE.contains(section)) {

@@ -111,7 +111,8 @@ impl KeyCommand {
         Some(KeyCommand { takes_large: true, ..command })
     }
 
-    /// Bytes that it carries, that a value may have which it makes of another, or that its reply may have although it writes.
+    /// Bytes that it carries, that a value may have which it makes of another, or that its reply may have although it
+    /// writes.
     pub(super) fn bytes_charged(&self, value_bytes_max: usize) -> usize {
         match &self.verb {
             Verb::Read(verb) if verb.access() == Access::Write => value_bytes_max,

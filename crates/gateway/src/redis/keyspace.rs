@@ -70,8 +70,8 @@ impl Filter {
     }
 }
 
-/// Where a scan goes on that is to begin at a cursor: a master leaves out the slots of others, and waits for none of them.
-/// `None`: nothing is left.
+/// Where a scan goes on that is to begin at a cursor: a master leaves out the slots of others, and waits for none of
+/// them. `None`: nothing is left.
 pub fn next_cursor(cursor: u64, shared: &Shared) -> Option<u64> {
     if !shared.settings.redis_cluster.sends_clients() {
         return Some(cursor);

@@ -9,8 +9,8 @@ pub const REPLIES_WAITING_MAX: usize = 256;
 /// Bytes of output that may wait for a slow client before its requests wait too.
 pub const OUTPUT_BYTES_MAX: usize = MIB;
 
-/// Bytes of arrays of values of one connection that are gathered before any of them leaves, so that an error of one value is
-/// the whole reply; a longer array leaves as its values come.
+/// Bytes of arrays of values of one connection that are gathered before any of them leaves, so that an error of one
+/// value is the whole reply; a longer array leaves as its values come.
 pub const ARRAYS_BYTES_MAX: usize = 4 * MIB;
 
 /// Bytes that one request may have beyond one value: the rest of a large MSET.

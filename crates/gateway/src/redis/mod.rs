@@ -10,7 +10,8 @@
 //! - No transactions: after MULTI nothing is done of what comes before EXEC, which is answered EXECABORT,
 //!   or DISCARD. WATCH is unknown outside of one.
 //! - A value above the operator's limit is refused with the text of `proto-max-bulk-len`, the connection lives on.
-//! - An expiry beyond the year 10889, which 48 bits of milliseconds do not hold, is kept as the last moment that they hold.
+//! - An expiry beyond the year 10889, which 48 bits of milliseconds do not hold, is kept as the last moment that they
+//!   hold.
 //! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.
 //! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
 //!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
@@ -18,11 +19,11 @@
 //! - CLUSTER GETKEYSINSLOT may answer fewer keys than there are: 4096 at most, and none for those that are over by now.
 //! - INFO tells of no key that it expires; CONFIG RESETSTAT leaves what the engine counts. STRLEN of an empty value and
 //!   GETRANGE that finds nothing count as misses.
-//! - COMMAND DOCS and HELP tell it in words of their own, without arguments and history. A request has 1 048 576 arguments at
-//!   most, as with Redis before 7.0.
+//! - COMMAND DOCS and HELP tell it in words of their own, without arguments and history. A request has 1 048 576
+//!   arguments at most, as with Redis before 7.0.
 //! - In an inline request a zero byte is one like others; Redis does not see the end of its line.
-//! - CLIENT LIST shows the Redis clients of one gateway, without the sizes of their buffers; WAIT answers the parity count,
-//!   see `handlers::server`.
+//! - CLIENT LIST shows the Redis clients of one gateway, without the sizes of their buffers; WAIT answers the parity
+//!   count, see `handlers::server`.
 //!
 //! Must not know: sockets, clocks, nodes.
 

@@ -55,8 +55,8 @@ impl Call<'_> {
         &self.shared.settings
     }
 
-    /// When an object is to expire of which the argument at `index` says it, in this unit; `None` beyond what 64 bits of
-    /// milliseconds hold.
+    /// When an object is to expire of which the argument at `index` says it, in this unit; `None` beyond what 64 bits
+    /// of milliseconds hold.
     pub fn moment(&self, index: usize, unit: TimeUnit, is_absolute: bool) -> Result<Option<Moment>, CommandError> {
         let scale = if unit == TimeUnit::Seconds { 1000 } else { 1 };
         let Some(ms) = self.integer(index)?.checked_mul(scale) else { return Ok(None) };

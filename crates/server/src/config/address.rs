@@ -134,8 +134,8 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-/// Where somebody is reached who may move, or who is one of several: a name stays what was said, and its address is the one
-/// that was used last.
+/// Where somebody is reached who may move, or who is one of several: a name stays what was said, and its address is the
+/// one that was used last.
 #[derive(Clone, Eq, Debug)]
 pub struct Place {
     /// The host's name and the port, if it was said so.

@@ -102,8 +102,8 @@ pub struct CoordinatorOptions {
     /// Erasure code: rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
-    /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4
-    /// for each gateway]
+    /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first
+    /// 4 for each gateway]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]

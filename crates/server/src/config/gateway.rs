@@ -255,8 +255,8 @@ pub struct GatewayOptions {
     /// Without a coordinator: units of ownership and parallelism [default: 4]
     #[arg(long, env = "SHORTTAIL_GATEWAY_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
-    /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve any
-    /// key; none: serve any key, and refuse CLUSTER, as a Redis without cluster does [default: off]
+    /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve
+    /// any key; none: serve any key, and refuse CLUSTER, as a Redis without cluster does [default: off]
     #[arg(long, env = "SHORTTAIL_GATEWAY_REDIS_CLUSTER", value_name = "on|off|none")]
     pub redis_cluster: Option<Text<RedisCluster>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
@@ -280,8 +280,8 @@ pub struct GatewayOptions {
     /// Threads, at most 64; each owns some of the partitions [default: 1]
     #[arg(long, env = "SHORTTAIL_GATEWAY_THREADS", value_name = "N")]
     pub threads: Option<usize>,
-    /// Milliseconds a node may owe an answer before gateways may go round it; after twenty times that nobody waits for it
-    /// [default: 100]
+    /// Milliseconds a node may owe an answer before gateways may go round it; after twenty times that nobody waits for
+    /// it [default: 100]
     #[arg(long, env = "SHORTTAIL_GATEWAY_REQUEST_DEADLINE_MS", value_name = "MS")]
     pub request_deadline_ms: Option<u64>,
     /// File of user:password lines; clients must authenticate

@@ -64,8 +64,8 @@ macro_rules! merge {
 }
 use merge;
 
-/// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. A field that
-/// is in neither list does not compile.
+/// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. A field
+/// that is in neither list does not compile.
 macro_rules! take_live {
     ($running:expr, $wanted:expr, live { $($live:ident),* $(,)? }, fixed { $($fixed:ident = $flag:literal),* $(,)? }) => {{
         let running = $running;

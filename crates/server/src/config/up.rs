@@ -202,12 +202,12 @@ pub struct UpOptions {
     /// Seconds between a standby's checks of etcd, if no notification comes [default: 2]
     #[arg(long, env = "SHORTTAIL_UP_METADATA_POLL", value_name = "SECONDS")]
     pub metadata_poll: Option<u64>,
-    /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4
-    /// for each gateway]
+    /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first
+    /// 4 for each gateway]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
-    /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve any
-    /// key; none: serve any key, and refuse CLUSTER, as a Redis without cluster does [default: off]
+    /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve
+    /// any key; none: serve any key, and refuse CLUSTER, as a Redis without cluster does [default: off]
     #[arg(long, env = "SHORTTAIL_UP_REDIS_CLUSTER", value_name = "on|off|none")]
     pub redis_cluster: Option<Text<RedisCluster>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]

@@ -11,8 +11,8 @@ use shorttail_wire::control::HEARTBEAT_MS;
 
 /// Without a beat for so long a coordinator may have ceased to lead: three are missing.
 const BEAT_LATE: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
-/// Without a word for so long the connection may be dead: as many beats are missing as twice more, since who ceased to lead
-/// is mostly followed by then.
+/// Without a word for so long the connection may be dead: as many beats are missing as twice more, since who ceased to
+/// lead is mostly followed by then.
 const SILENT: Duration = Duration::from_millis(3 * 4 * HEARTBEAT_MS);
 /// Between two attempts to find another one.
 const LOOK_ROUND: Duration = Duration::from_secs(1);

@@ -19,8 +19,8 @@ use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
 use crate::config::Addresses;
 
-/// The thread parses small messages, another one has names looked up; the default of 2 MiB would be most of a small node's memory
-/// map.
+/// The thread parses small messages, another one has names looked up; the default of 2 MiB would be most of a small
+/// node's memory map.
 pub(super) const STACK_BYTES: usize = 256 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
 /// who was never let in.
@@ -31,7 +31,8 @@ const HUNG_UP_FOR_MAX: Duration = Duration::from_millis(if cfg!(test) { 300 } el
 /// Somebody who is not let in says so again after this long.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// What a name service finds is waited for so long before it is gone on with what is known: one that answers takes less.
+/// What a name service finds is waited for so long before it is gone on with what is known: one that answers takes
+/// less.
 const LOOK_UP_MAX: Duration = Duration::from_secs(1);
 /// While another one is asked, it and the one at hand are listened to in turn, for so long.
 const LISTEN: Duration = Duration::from_millis(10);
@@ -215,8 +216,8 @@ impl<R: Role> Shared<R> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Queues an event; one that replaces an earlier one of its kind removes it, so that the queue stays short. A view comes before
-    /// terms: whoever is told of a tenure is to know all nodes that were there before.
+    /// Queues an event; one that replaces an earlier one of its kind removes it, so that the queue stays short. A view
+    /// comes before terms: whoever is told of a tenure is to know all nodes that were there before.
     fn push(&self, event: ControlEvent) {
         let mut state = self.lock();
         let kind = std::mem::discriminant(&event);

@@ -7,7 +7,8 @@ use shorttail_wire::control::{
     NodeWelcome, TenureState, ToCoordinator,
 };
 
-/// Between two statuses: usually; while people look on until all is whole or served; while somebody waits for the next one.
+/// Between two statuses: usually; while people look on until all is whole or served; while somebody waits for the next
+/// one.
 const AT_EASE: Duration = Duration::from_millis(HEARTBEAT_MS);
 const WATCHED: Duration = Duration::from_millis(25);
 pub const HURRIED: Duration = Duration::from_millis(5);

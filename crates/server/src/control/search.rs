@@ -4,10 +4,10 @@
 //! at hand   --status--> --status--> --status-->        beats are late, but it may lead all the same
 //! search         register -----(one that stands still answers nothing)----- the next one's turn, or found
 //! ```
-//! All known addresses of each place have their turn, those of the place at hand last. When nothing is heard for long the one
-//! at hand is asked too, last: the connection with it may be dead though nobody was told. Who lets the member in leads, and
-//! so does who says that it is over for good; whatever else is said is left. One is asked at a time. Only connecting blocks,
-//! and for less than the coordinator at hand misses.
+//! All known addresses of each place have their turn, those of the place at hand last. When nothing is heard for long
+//! the one at hand is asked too, last: the connection with it may be dead though nobody was told. Who lets the member
+//! in leads, and so does who says that it is over for good; whatever else is said is left. One is asked at a time. Only
+//! connecting blocks, and for less than the coordinator at hand misses.
 //!
 //! Must not know: what is said to the coordinator at hand, how a name is looked up.
 

@@ -52,8 +52,8 @@ impl ControlStream {
         ControlStream::connect_within(address, IO_TIMEOUT)
     }
 
-    /// Connects where the coordinator was last, else at the first other address of its name where somebody listens; it is
-    /// noted. If nobody there let the member in, the others have their turn first.
+    /// Connects where the coordinator was last, else at the first other address of its name where somebody listens; it
+    /// is noted. If nobody there let the member in, the others have their turn first.
     pub fn connect_at(place: &mut Place, was_in_vain: bool) -> io::Result<Self> {
         let last = place.address.clone();
         let mut addresses = place.others();
@@ -111,8 +111,8 @@ impl ControlStream {
         message.ok_or_else(|| io::Error::new(ErrorKind::TimedOut, "no answer"))
     }
 
-    /// The next message, or `None` at `deadline`. What has arrived is looked at even if that is past: who is always late
-    /// would hear nothing.
+    /// The next message, or `None` at `deadline`. What has arrived is looked at even if that is past: who is always
+    /// late would hear nothing.
     pub fn receive_until<M: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<Option<M>> {
         let mut has_looked = false;
         loop {

@@ -67,8 +67,8 @@ pub enum Trouble {
     /// It cannot be asked, or did not answer: later it may.
     #[error("{0}")]
     Away(String),
-    /// It answers, and nobody can lead before people have seen to it: the state that it kept is gone, and to make a new cluster
-    /// would turn all members of the old one away; or its key of who leads never ends.
+    /// It answers, and nobody can lead before people have seen to it: the state that it kept is gone, and to make a new
+    /// cluster would turn all members of the old one away; or its key of who leads never ends.
     #[error("{0}")]
     Gone(String),
     #[error("another coordinator leads or led meanwhile")]

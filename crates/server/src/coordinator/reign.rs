@@ -21,8 +21,8 @@ impl Server {
         }
     }
 
-    /// Why an order is not taken now: what waits for the store would be done when it is back, whatever is so by then and
-    /// although whoever gave the order was told nothing.
+    /// Why an order is not taken now: what waits for the store would be done when it is back, whatever is so by then
+    /// and although whoever gave the order was told nothing.
     pub(super) fn why_no_orders(&self) -> Option<String> {
         if self.seat.takes_members(self.now().mono_us) {
             return None;

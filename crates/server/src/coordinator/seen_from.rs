@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use shorttail_units::NodeId;
 use shorttail_wire::control::{NodeState, ToCoordinator, View};
 
-/// Nodes that are told to others as on the coordinator's machine although there are others elsewhere: it is said once of each.
+/// Nodes that are told to others as on the coordinator's machine although there are others elsewhere: it is said once
+/// of each.
 #[derive(Debug, Default)]
 pub struct Hidden(BTreeSet<NodeId>);
 
@@ -32,9 +33,9 @@ fn hidden(view: &View) -> BTreeSet<NodeId> {
     if elsewhere.is_empty() { BTreeSet::new() } else { here.into_iter().map(|(id, _)| id).collect() }
 }
 
-/// Puts the host that the coordinator sees into the address for others, should a registration say "anywhere". What comes from
-/// the coordinator's own machine goes on to say so: what is seen there is of no use elsewhere. A member that comes by an
-/// address of a family in which it does not listen cannot be told of.
+/// Puts the host that the coordinator sees into the address for others, should a registration say "anywhere". What
+/// comes from the coordinator's own machine goes on to say so: what is seen there is of no use elsewhere. A member that
+/// comes by an address of a family in which it does not listen cannot be told of.
 pub fn locate(message: &mut ToCoordinator, seen: IpAddr) {
     match message {
         ToCoordinator::RegisterNode(node) => match located(&node.address, seen) {

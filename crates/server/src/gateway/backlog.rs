@@ -1,11 +1,12 @@
-//! Replies to a client that sends on before it reads, as those do that write a whole pipeline first. What its socket does
-//! not take is put aside here, so that its session has room and takes the next requests.
+//! Replies to a client that sends on before it reads, as those do that write a whole pipeline first. What its socket
+//! does not take is put aside here, so that its session has room and takes the next requests.
 //!
 //! ```text
 //! session: output --> socket, while it takes all
 //!             '-----> backlog, while there is room --> socket, before any later output
 //! ```
-//! Where there is no room the output stays with the session, which takes no more requests then, until others leave room.
+//! Where there is no room the output stays with the session, which takes no more requests then, until others leave
+//! room.
 //!
 //! Must not know: protocols, sockets.
 
@@ -114,8 +115,8 @@ impl Backlog {
         self.pieces.bytes
     }
 
-    /// Takes all of the output, of which so many bytes have left, if there is some, and room for it: half of what others leave of the room, so that there is
-    /// always some for one more.
+    /// Takes all of the output, of which so many bytes have left, if there is some, and room for it: half of what
+    /// others leave of the room, so that there is always some for one more.
     pub fn take(&mut self, output: &mut Vec<u8>, sent: usize, room: &mut BacklogRoom) -> bool {
         let bytes_max = BACKLOG_BYTES_MAX.min((room.bytes_left + self.bytes()) / 2);
         let bytes = output.len() - sent;

@@ -106,8 +106,8 @@ impl Client {
 
     /// What the socket did not take is put aside, if there is room: the session goes on then.
     ///
-    /// A client of memcached waits until it is read, as in memcached, which reads nothing while it has something to send.
-    /// `number`: by which it is known where there is no room.
+    /// A client of memcached waits until it is read, as in memcached, which reads nothing while it has something to
+    /// send. `number`: by which it is known where there is no room.
     pub fn put_aside(&mut self, number: u64, room: &mut BacklogRoom) -> bool {
         if matches!(self.session, ClientSession::Memcached(_)) || self.session.output().len() == self.sent {
             return false;

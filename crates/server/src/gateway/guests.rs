@@ -5,9 +5,9 @@
 //!   '-- while the socket does not take all: reads of any length are held if what they take may not fit into the
 //!       outbox, and whatever is asked after them
 //! ```
-//! While much waits for the socket nothing is read: the other gateway has to take its answers first. One that takes them is
-//! held up by nothing, however long some of what it asks waits for its answer. What waited here for longer than whoever asked
-//! waits is not done.
+//! While much waits for the socket nothing is read: the other gateway has to take its answers first. One that takes
+//! them is held up by nothing, however long some of what it asks waits for its answer. What waited here for longer than
+//! whoever asked waits is not done.
 //!
 //! Must not know: whose partitions are asked for.
 
@@ -195,8 +195,8 @@ impl Guest {
         Some(held)
     }
 
-    /// What was held for so long that nobody waits for it any more is not done: whoever asked for a write said already that
-    /// its outcome is unknown, and it is not to happen minutes later.
+    /// What was held for so long that nobody waits for it any more is not done: whoever asked for a write said already
+    /// that its outcome is unknown, and it is not to happen minutes later.
     pub fn refuse_late(&mut self, now_us: u64) {
         while self.held.front().is_some_and(|held| now_us >= held.since_us + WAIT_US_MAX)
             && let Some(held) = self.take_held()
@@ -352,8 +352,8 @@ mod tests {
         Ask { partition: 0, epoch: 0, request: asked.pop().expect("one request") }
     }
 
-    /// It asks for many large values and reads nothing for long: what waits for it is bounded, and all is answered when it
-    /// reads.
+    /// It asks for many large values and reads nothing for long: what waits for it is bounded, and all is answered when
+    /// it reads.
     #[test]
     fn what_waits_for_another_gateway_that_does_not_read_is_bounded_and_it_stays() {
         const VALUE_BYTES: usize = 1 << 20;

@@ -7,8 +7,8 @@ use shorttail_gateway::engine::LeaseConfig;
 /// done between looking at the clock and answering.
 pub const LEASE: LeaseConfig = LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 };
 
-/// Microseconds after which what a core said of itself holds no more: nobody's promise to it does, and it says something
-/// twenty times a second.
+/// Microseconds after which what a core said of itself holds no more: nobody's promise to it does, and it says
+/// something twenty times a second.
 pub const REPORT_US_MAX: u64 = 1_500_000;
 
 /// Requests that one gateway may have asked another on one connection, and their bytes: beyond, requests wait at the
@@ -16,8 +16,8 @@ pub const REPORT_US_MAX: u64 = 1_500_000;
 pub const ASKED_MAX: usize = 16_384;
 pub const ASKED_BYTES_MAX: usize = 64 << 20;
 
-/// Answers that are handed out in one pass, a long one counting as several: what is asked in turn is often answered at once,
-/// and a request of a million keys would hold up all others until its end. Some milliseconds' work.
+/// Answers that are handed out in one pass, a long one counting as several: what is asked in turn is often answered at
+/// once, and a request of a million keys would hold up all others until its end. Some milliseconds' work.
 pub const ANSWERS_PER_PASS: usize = 4096;
 
 /// Bytes of a reply that count as one answer, as does a key that was listed; and what statistics count as, which are
@@ -47,12 +47,12 @@ pub const GUEST_COUNT_MAX: usize = 4096;
 /// Microseconds within which one that connected has said that it is a gateway: much longer than that takes.
 pub const GREETING_US_MAX: u64 = 5_000_000;
 
-/// Bytes of answers that may wait for another gateway before nothing more is read of what it asks: as much as it may ask
-/// at once.
+/// Bytes of answers that may wait for another gateway before nothing more is read of what it asks: as much as it may
+/// ask at once.
 pub const GUEST_ANSWERS_BYTES_MAX: usize = ASKED_BYTES_MAX;
 
-/// What is counted beforehand for each read of a value of any length that another gateway asks while it does not take its
-/// answers: the largest usual one.
+/// What is counted beforehand for each read of a value of any length that another gateway asks while it does not take
+/// its answers: the largest usual one.
 pub const GUEST_READ_BYTES: usize = 1 << 20;
 
 /// Bytes taken of one other gateway in a turn. A client's are 256 KiB; it speaks for many.

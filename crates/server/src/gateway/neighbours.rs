@@ -7,8 +7,8 @@
 //!    '---- later again ---'---broken----'     what was not sent, and reads: back to be asked again; writes: unknown
 //! ```
 //!
-//! A connection breaks by itself, or because the other gateway takes nothing of what it is to be sent. Requests of a turn
-//! leave together. Must not know: where else a request could go.
+//! A connection breaks by itself, or because the other gateway takes nothing of what it is to be sent. Requests of a
+//! turn leave together. Must not know: where else a request could go.
 
 #[cfg(test)]
 mod tests;

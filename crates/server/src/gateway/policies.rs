@@ -21,8 +21,8 @@ use shorttail_wire::control::{PolicyOrder, PolicySpan};
 use super::ToCore;
 use crate::net::Outlet;
 
-/// For all cores: a core's loop never waits for anything else than its events, and whoever waits here hears and says nothing
-/// meanwhile of what keeps this gateway alive.
+/// For all cores: a core's loop never waits for anything else than its events, and whoever waits here hears and says
+/// nothing meanwhile of what keeps this gateway alive.
 const CORES_ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// Policies for a core, which says when they are in force.

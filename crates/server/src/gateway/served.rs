@@ -1,4 +1,5 @@
-//! Which tenures of the cluster are served: this gateway's own as its cores say, those of others as the coordinator told.
+//! Which tenures of the cluster are served: this gateway's own as its cores say, those of others as the coordinator
+//! told.
 //!
 //! What the coordinator did not tell of stays as it was: another one that leads knows only what it heard so far.
 //!

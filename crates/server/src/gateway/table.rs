@@ -33,10 +33,11 @@ pub struct Owner {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     owners: Vec<Option<Owner>>,
-    /// Other gateways that are alive and can be asked, or are not heard of yet by a coordinator that has just begun to lead:
-    /// such a one knows what they own, and tells once it takes them for dead.
+    /// Other gateways that are alive and can be asked, or are not heard of yet by a coordinator that has just begun to
+    /// lead: such a one knows what they own, and tells once it takes them for dead.
     pub addresses: BTreeMap<u16, Address>,
-    /// All that clients are told of: this gateway, those that the latest view names, and those not heard of yet, as above.
+    /// All that clients are told of: this gateway, those that the latest view names, and those not heard of yet, as
+    /// above.
     gateways: Vec<GatewayEntry>,
     /// Tenures of the whole cluster.
     pub tenure_count: usize,
@@ -140,7 +141,8 @@ impl Table {
                 is_alive: gateway.is_alive,
             })
             .collect();
-        // One that was started anew has another number until the earlier one is forgotten. Clients are to find one there.
+        // One that was started anew has another number until the earlier one is forgotten. Clients are to find one
+        // there.
         let taken: Vec<Place> =
             places.iter().filter(|place| place.is_alive).filter_map(|it| it.redis.clone()).collect();
         for gone in places.iter_mut().filter(|place| !place.is_alive) {

@@ -224,8 +224,8 @@ impl Tenures {
         has_changed
     }
 
-    /// Is everything answered that this core has, as far as it is not yet to come? While nodes do not confirm an owner its
-    /// replies wait; when they have waited for long, and not before, they become errors.
+    /// Is everything answered that this core has, as far as it is not yet to come? While nodes do not confirm an owner
+    /// its replies wait; when they have waited for long, and not before, they become errors.
     pub fn do_all_serve(&mut self, now: Now) -> bool {
         let mut do_all = !self.ended.values().any(|ended| ended.is_named);
         for tenure in self.running.values_mut() {

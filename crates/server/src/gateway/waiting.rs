@@ -15,16 +15,17 @@ use shorttail_gateway::forward::Ask;
 /// Microseconds for which a request waits: what it takes to find a gateway silent (1.5 s), until what nodes promised it
 /// is over (1 s), and to take over. An error in time is better than a later answer.
 pub const WAIT_US_MAX: u64 = 4_000_000;
-/// The same of a question how much there is, which holds up what stands behind it on its connection, and which some clients ask
-/// before anything else: most take-overs are over by then.
+/// The same of a question how much there is, which holds up what stands behind it on its connection, and which some
+/// clients ask before anything else: most take-overs are over by then.
 pub const STATS_WAIT_US_MAX: u64 = 3_000_000;
 /// Requests that wait in a gateway, over all its cores: in a planned hand-over all that clients ask of a tenure, of
 /// which one core may have most.
 pub const WAITING_MAX: usize = 65_536;
 /// Bytes of them. Values may be large, and a gateway that has memory for an index must not end because another one did.
 pub const WAITING_BYTES_MAX: usize = 256 << 20;
-/// Microseconds after the end of a tenure by which a gateway that the coordinator hears knows who is to follow; with the
-/// time that a core may be late. One that does not know is cut off, and clients that can ask elsewhere had better do.
+/// Microseconds after the end of a tenure by which a gateway that the coordinator hears knows who is to follow; with
+/// the time that a core may be late. One that does not know is cut off, and clients that can ask elsewhere had better
+/// do.
 pub const NEWS_US_MAX: u64 = 1_000_000;
 /// Microseconds after which an owner is asked again that said it is none.
 pub const REST_US: u64 = 20_000;

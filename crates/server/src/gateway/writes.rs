@@ -1,9 +1,10 @@
 //! What clients of one core store at once: how many bytes of requests they have under way together.
 //!
-//! A connection has a bound of its own, but there may be many. While all of them have much under way, what is longer than
-//! a little waits with the clients: it is not taken from what they sent. So of what clients of a gateway wait for owners
-//! and their connections with nodes hold no more than this, and what one connection may have; nobody is refused, and
-//! small requests go on. What other gateways ask is not counted here but by them: an owner may hold as much for each.
+//! A connection has a bound of its own, but there may be many. While all of them have much under way, what is longer
+//! than a little waits with the clients: it is not taken from what they sent. So of what clients of a gateway wait for
+//! owners and their connections with nodes hold no more than this, and what one connection may have; nobody is refused,
+//! and small requests go on. What other gateways ask is not counted here but by them: an owner may hold as much for
+//! each.
 //!
 //! Must not know: who asks, what becomes of it.
 
@@ -12,8 +13,8 @@ use shorttail_gateway::engine::Token;
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::limits::{LARGE_BYTES_MAX, SMALL_REQUEST_BYTES};
 
-/// Bytes that clients of a gateway may store at once: enough for many fast nodes. Each core has its part, and room for what
-/// one connection may have.
+/// Bytes that clients of a gateway may store at once: enough for many fast nodes. Each core has its part, and room for
+/// what one connection may have.
 const WRITES_BYTES_MAX: usize = 256 << 20;
 
 #[derive(Debug)]

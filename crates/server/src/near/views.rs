@@ -14,7 +14,8 @@ use super::{NearFile, open_file, opened};
 const RESTS_FOR: Duration = Duration::from_secs(1);
 
 /// How often one is let go of that never rests. Finding a page again costs about a microsecond, with its neighbours;
-/// letting go, some milliseconds for each GiB of the thread that passes on what the coordinator says: so it is one at a time.
+/// letting go, some milliseconds for each GiB of the thread that passes on what the coordinator says: so it is one at a
+/// time.
 const BUSY_FOR: Duration = Duration::from_secs(60);
 
 /// The views of one core.
@@ -44,8 +45,8 @@ impl Views {
         Ok(opened(Shared(view)))
     }
 
-    /// Which are to be let go of: those of which nothing was read since the check before, or, if `also_busy`, all; none that
-    /// was not read since it was let go of.
+    /// Which are to be let go of: those of which nothing was read since the check before, or, if `also_busy`, all; none
+    /// that was not read since it was let go of.
     fn check(&self, also_busy: bool) -> Vec<Weak<NearView>> {
         let mut views = Vec::new();
         for looked in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {

@@ -156,8 +156,8 @@ impl Link {
         self.note_full(!output.is_empty(), registry)
     }
 
-    /// As [`Link::write`], for an output that may be long, always the same one: what has left of it may stay at its front,
-    /// see [`Link::unsent_bytes`]. It is empty when all has left.
+    /// As [`Link::write`], for an output that may be long, always the same one: what has left of it may stay at its
+    /// front, see [`Link::unsent_bytes`]. It is empty when all has left.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -240,8 +240,8 @@ fn send_large(stream: &mut impl Write, output: &mut Vec<u8>, sent: &mut usize) -
     result
 }
 
-/// Makes room in an output at whose front so many bytes have left. What is left is moved only if it is less than that: of a
-/// large output no more in all than it has bytes.
+/// Makes room in an output at whose front so many bytes have left. What is left is moved only if it is less than that:
+/// of a large output no more in all than it has bytes.
 pub fn drop_sent(output: &mut Vec<u8>, sent: &mut usize) {
     if *sent == output.len() {
         output.clear();

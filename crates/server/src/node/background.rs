@@ -150,7 +150,8 @@ impl Background {
         }
     }
 
-    /// Does what has arrived, or arrives in this time, and what is due; false: there was nothing, beside news of addresses.
+    /// Does what has arrived, or arrives in this time, and what is due; false: there was nothing, beside news of
+    /// addresses.
     ///
     /// # Errors
     /// When the system's polling fails.

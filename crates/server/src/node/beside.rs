@@ -5,8 +5,8 @@
 //!    |'----------------- nothing to do, or another thread because it starves --------'
 //!    '--there is no thread--> waiting: tried again at each look
 //! ```
-//! All nodes of a machine may be without a thread more at the same time, where the system bounds their number. So none ends
-//! for want of one: what is done in the background waits, and the node serves.
+//! All nodes of a machine may be without a thread more at the same time, where the system bounds their number. So none
+//! ends for want of one: what is done in the background waits, and the node serves.
 //!
 //! Must not know: what there is to do.
 

@@ -73,7 +73,8 @@ impl Peers {
         }
     }
 
-    /// Connects what is wanted, closes what is not, and sends what there is to say; answers which orders ended because it could not be said.
+    /// Connects what is wanted, closes what is not, and sends what there is to say; answers which orders ended because
+    /// it could not be said.
     pub fn write(&mut self, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
         let mut ended = Vec::new();
         let wanted: Vec<PeerId> = rebuilds.peers().collect();

@@ -118,8 +118,8 @@ impl<'a> States<'a> {
 /// Unknown operations that were placed, by class, in each of some configurations.
 type Spent = SmallVec<[Box<[u32]>; 1]>;
 
-/// What was visited: for each set of answered operations and state, the fewest unknown operations that were placed, by class.
-/// None of the entries of a place is at most as large as another one everywhere.
+/// What was visited: for each set of answered operations and state, the fewest unknown operations that were placed, by
+/// class. None of the entries of a place is at most as large as another one everywhere.
 #[derive(Default)]
 pub(super) struct Visited {
     places: HashMap<Fingerprint, Spent, BuildHasherDefault<FirstWordHasher>>,
@@ -136,8 +136,8 @@ impl Visited {
         self.count
     }
 
-    /// What was done, in visits: where many unknown operations make configurations that do not compare, finding that one is
-    /// new takes longer than the visit.
+    /// What was done, in visits: where many unknown operations make configurations that do not compare, finding that
+    /// one is new takes longer than the visit.
     pub fn effort(&self) -> usize {
         self.count + self.comparisons / COMPARISONS_PER_VISIT
     }

@@ -103,8 +103,9 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// The same without writes of unknown outcome whose value no answer shows; `None`: there are none. An order that explains
-    /// this one explains the whole: these did not happen. If there is none, one of them may have been seen otherwise.
+    /// The same without writes of unknown outcome whose value no answer shows; `None`: there are none. An order that
+    /// explains this one explains the whole: these did not happen. If there is none, one of them may have been seen
+    /// otherwise.
     pub fn without_traceless(mut self) -> Option<Self> {
         let answers = self.known.iter().map(|known| known.answer);
         let shown: Vec<&Value> = answers.filter_map(Answer::shown).collect();

@@ -10,10 +10,10 @@
 //! - **Idle unknown.** An unknown operation is not placed where it changes nothing, nor directly before an operation
 //!   that fits and leads to the same state without it: leaving it out keeps more choices.
 //! - **Twins.** Unknown operations that do the same are placed in the order of their invocations.
-//! - **Spent unknown.** A configuration is not visited that differs from a visited one only by more unknown operations that
-//!   are placed: whatever explains the rest after it does so after the other one, which has all of its choices.
-//! - **Traceless unknown** (`mod.rs`). Unknown writes whose value no answer shows are left out at first; only if nothing
-//!   explains the rest is all searched.
+//! - **Spent unknown.** A configuration is not visited that differs from a visited one only by more unknown operations
+//!   that are placed: whatever explains the rest after it does so after the other one, which has all of its choices.
+//! - **Traceless unknown** (`mod.rs`). Unknown writes whose value no answer shows are left out at first; only if
+//!   nothing explains the rest is all searched.
 //! - **Fingerprints.** The memo holds 128-bit Zobrist fingerprints instead of bit sets. A collision could turn a good
 //!   history bad, with a probability below 2^-80 at the largest memo.
 //!

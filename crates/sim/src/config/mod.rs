@@ -37,8 +37,8 @@ pub struct FaultWeights {
     pub misread: u32,
     /// Of a node's answers some are lost for some time, though its sessions stand.
     pub lose: u32,
-    /// A real coordinator crashes, stands still or is cut off from its metadata store, that is away, or a node loses sight
-    /// of a coordinator.
+    /// A real coordinator crashes, stands still or is cut off from its metadata store, that is away, or a node loses
+    /// sight of a coordinator.
     pub coordinator: u32,
 }
 

@@ -32,8 +32,8 @@ pub enum Profile {
     Takeover,
     /// Several gateways share the partitions: they crash, stall, are cut off, and hand over.
     Gateways,
-    /// Minutes instead of a second, of all that the others are about: few operations, faults that last, repairs and leases
-    /// with their usual times.
+    /// Minutes instead of a second, of all that the others are about: few operations, faults that last, repairs and
+    /// leases with their usual times.
     Long,
     /// Processes of nodes end and others go on with their memory, one or all of them, gateways too.
     Restart,
@@ -43,14 +43,16 @@ pub enum Profile {
     Rot,
     /// Gateways read the nodes' memory past them, whatever else goes wrong.
     Near,
-    /// As several gateways, for a minute, but coordinators' own machines decide who owns what, one of them or one of several
-    /// over a store: they crash and stand still, the store is away, members lose sight of them, nodes join and are drained.
+    /// As several gateways, for a minute, but coordinators' own machines decide who owns what, one of them or one of
+    /// several over a store: they crash and stand still, the store is away, members lose sight of them, nodes join and
+    /// are drained.
     Coordinated,
     /// Answers of nodes are lost, whatever else goes wrong.
     Lossy,
     /// Nodes fail in every way, no more of them at once than the code tolerates: no client waits for long.
     Prompt,
-    /// Memory is short for a store of several partitions and gateways, whatever else goes wrong: who takes over finds no room.
+    /// Memory is short for a store of several partitions and gateways, whatever else goes wrong: who takes over finds
+    /// no room.
     Cramped,
     /// Clients flush everything, now and later, while several gateways share it, whatever else goes wrong.
     Flushes,

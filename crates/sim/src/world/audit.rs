@@ -237,8 +237,8 @@ impl World {
         let description = &found[0].report.description;
         // A value that was moved twice may lie in two chunks of a stripe.
         let mut data_indexes: BTreeSet<usize> = held.iter().flatten().copied().collect();
-        // One that is not found may have been the one, as what the others are coded of is not looked into: a lost piece, or
-        // a chunk whose header decayed.
+        // One that is not found may have been the one, as what the others are coded of is not looked into: a lost
+        // piece, or a chunk whose header decayed.
         let is_rotten = |index: usize| self.nodes[usize::from(description.members.0[index].0)].is_rotten;
         let is_missing = |&index: &usize| {
             let may_miss = description.kind == ChunkKind::Striped || is_rotten(index);

@@ -1,5 +1,6 @@
-//! The clocks of processes. Each begins anywhere and runs a little too fast or too slowly, so what a machine is told has
-//! nothing to do with the world's time nor with what others are told; its deadlines come back through its own clock.
+//! The clocks of processes. Each begins anywhere and runs a little too fast or too slowly, so what a machine is told
+//! has nothing to do with the world's time nor with what others are told; its deadlines come back through its own
+//! clock.
 //!
 //! ```text
 //! world's time --now_us--> what the process sees --machine--> its deadline --world_us--> world's time

@@ -80,13 +80,13 @@ pub struct Counts {
     pub flips_noticed: u64,
     /// Steps of absences, as owners told: away, gone round, in use again, nothing missing.
     pub steps: [u64; 4],
-    /// Parts of flushes that gateways asked each other, parts that came back as nobody did them, flushes for later that were sure
-    /// to happen when they were due.
+    /// Parts of flushes that gateways asked each other, parts that came back as nobody did them, flushes for later that
+    /// were sure to happen when they were due.
     pub parts_forwarded: u64,
     pub parts_returned: u64,
     pub flushes_due: u64,
-    /// How long partitions were not served when their gateway failed; for how long nobody answered at planned hand-overs,
-    /// and requests beside these took; operations where every one is bounded.
+    /// How long partitions were not served when their gateway failed; for how long nobody answered at planned
+    /// hand-overs, and requests beside these took; operations where every one is bounded.
     pub outages: Timed,
     pub hand_overs_timed: Timed,
     pub requests_timed: Timed,

@@ -1,9 +1,9 @@
 //! What ends by itself: lifetimes of values, and flushes that were ordered for later.
 //!
-//! The end of a lifetime is an operation of nobody that begins and ends at that very moment: whoever asks later
-//! must not see the value, whoever was answered before must not miss it. A flush for later is one of every key
-//! that begins when it is due, and is over some time after healing; if it may have been cancelled or never
-//! ordered, it may never happen. One that is sure when it is due comes before everything that is asked for later and stores.
+//! The end of a lifetime is an operation of nobody that begins and ends at that very moment: whoever asks later must
+//! not see the value, whoever was answered before must not miss it. A flush for later is one of every key that begins
+//! when it is due, and is over some time after healing; if it may have been cancelled or never ordered, it may never
+//! happen. One that is sure when it is due comes before everything that is asked for later and stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -271,8 +271,8 @@ impl World {
         self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, seed)).sum()
     }
 
-    /// A bit in the header of each sealed chunk of a node turns over, the bit `first` of the first one, the next of each
-    /// other one; of how many.
+    /// A bit in the header of each sealed chunk of a node turns over, the bit `first` of the first one, the next of
+    /// each other one; of how many.
     pub fn flip_header_bits(&mut self, node: usize, first: usize) -> usize {
         self.is_spoilt = true;
         let cores = &mut self.nodes[node].cores;

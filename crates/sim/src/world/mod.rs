@@ -10,8 +10,8 @@
 //! that the seed decides.
 //!
 //! Must not know: sockets, clocks, threads. Deviations from the server: a client is an event source, not a session
-//! (protocols are tested elsewhere). Unless a run is *coordinated* ([`coordinators`]), a scripted stand-in for the coordinator
-//! deals tenures and retires incarnations at once.
+//! (protocols are tested elsewhere). Unless a run is *coordinated* ([`coordinators`]), a scripted stand-in for the
+//! coordinator deals tenures and retires incarnations at once.
 
 mod audit;
 mod clients;

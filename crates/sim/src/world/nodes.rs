@@ -230,8 +230,8 @@ impl World {
         }
     }
 
-    /// Of so many chunks of each core nobody can tell any more that they are in the memory that a node's process left; of
-    /// how many.
+    /// Of so many chunks of each core nobody can tell any more that they are in the memory that a node's process left;
+    /// of how many.
     pub fn spoil_entries(&mut self, node: usize, count: usize) -> usize {
         assert!(!self.nodes[node].is_up(), "no process uses it");
         self.nodes[node].memory.as_ref().map_or(0, |memory| memory.spoil_entries(count).expect("memory"))

@@ -150,8 +150,8 @@ impl World {
         }
     }
 
-    /// Every chunk of what is sealed is with the node that is to have it, unless that died or came back just now and the
-    /// owner cannot know.
+    /// Every chunk of what is sealed is with the node that is to have it, unless that died or came back just now and
+    /// the owner cannot know.
     fn nothing_is_missing(&mut self, gateway: usize, epoch: u32) -> Result<(), String> {
         let Some(hosted) = self.gateways[gateway].tenures.get(&epoch) else { return Ok(()) };
         let placed = hosted.engine.chunks_placed();

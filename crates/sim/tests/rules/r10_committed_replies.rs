@@ -47,8 +47,8 @@ fn what_one_node_held_is_safe_before_it_is_shown() {
     assert!(shown >= 4, "the second value was shown in {shown} runs");
 }
 
-/// One node alone holds an operation, and the next owner can write nothing anew, as another node is away. It answers for the
-/// rest, and says that it cannot know this; then the node dies that held it, and nobody has seen what is gone.
+/// One node alone holds an operation, and the next owner can write nothing anew, as another node is away. It answers
+/// for the rest, and says that it cannot know this; then the node dies that held it, and nobody has seen what is gone.
 #[test]
 fn what_one_node_held_is_in_doubt_while_it_cannot_be_made_safe() {
     let mut doubted = 0;
@@ -83,9 +83,9 @@ fn what_one_node_held_is_in_doubt_while_it_cannot_be_made_safe() {
     assert!(doubted >= 4, "the second value was in doubt in {doubted} runs");
 }
 
-/// A stripe is opened while some members hear nothing: all participants of a write hold it, and nothing of the stripe counts yet.
-/// The next owner hears nothing of those members either and can write nothing anew. The one after hears that they never had
-/// their chunk.
+/// A stripe is opened while some members hear nothing: all participants of a write hold it, and nothing of the stripe
+/// counts yet. The next owner hears nothing of those members either and can write nothing anew. The one after hears
+/// that they never had their chunk.
 #[test]
 fn what_all_hold_in_a_stripe_that_may_not_count_is_not_shown() {
     for (code, node_count, deaf_count) in [("rs:4+2", 6, 2), ("rs:2+2", 4, 1), ("rs:2+1", 3, 1)] {

@@ -155,7 +155,8 @@ fn an_owner_that_is_over_leaves_no_client_without_an_answer() {
 }
 
 /// A node is back, and its owner stands still before it looks whether anything is missing. Meanwhile another takes over
-/// and frees what is stored: the first one, which knows nothing of that when it goes on, does not tell that all is there.
+/// and frees what is stored: the first one, which knows nothing of that when it goes on, does not tell that all is
+/// there.
 #[test]
 fn an_owner_that_stood_still_does_not_tell_that_nothing_is_missing() {
     for seed in 0..8 {

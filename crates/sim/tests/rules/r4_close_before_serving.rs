@@ -52,8 +52,9 @@ fn an_operation_beyond_a_close_never_shows() {
     assert!(held_alone >= 10, "the first new owner knows the second value in all but {held_alone} runs");
 }
 
-/// One node alone has a stripe, with what was added to values and nobody was told of, and is away at the first take-over.
-/// The values are deleted, and all that this owner knows to be older is cleaned away. The node is back for the second one.
+/// One node alone has a stripe, with what was added to values and nobody was told of, and is away at the first
+/// take-over. The values are deleted, and all that this owner knows to be older is cleaned away. The node is back for
+/// the second one.
 #[test]
 fn what_lies_in_a_stripe_that_one_owner_never_heard_of_does_not_show_to_the_next() {
     let mut held_alone = 0;
@@ -92,8 +93,8 @@ fn what_lies_in_a_stripe_that_one_owner_never_heard_of_does_not_show_to_the_next
     assert!(held_alone >= 4, "one node alone has a stripe in {held_alone} runs");
 }
 
-/// Two data nodes alone hold operations, in turn, and no parity does. One of the two is away at the first take-over, which
-/// can write nothing anew without it, and is back at the second.
+/// Two data nodes alone hold operations, in turn, and no parity does. One of the two is away at the first take-over,
+/// which can write nothing anew without it, and is back at the second.
 #[test]
 fn an_operation_that_nobody_told_of_never_shows() {
     let (keys, mut answered) = (["a", "b", "c", "d", "e", "f"], 0);

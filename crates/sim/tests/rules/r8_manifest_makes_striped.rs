@@ -48,8 +48,8 @@ fn a_large_value_is_acknowledged_when_every_piece_is_held() {
     assert!((4..24).contains(&answered), "{answered} of 24 are answered");
 }
 
-/// All hold the manifest, its owner hears of one node alone and gives up; so does the next owner of all others, and shows
-/// the value. It stays what it is when the one node is back.
+/// All hold the manifest, its owner hears of one node alone and gives up; so does the next owner of all others, and
+/// shows the value. It stays what it is when the one node is back.
 #[test]
 fn a_large_value_of_unknown_outcome_that_was_shown_stays() {
     let (mut unknown, mut shown) = (0, 0);

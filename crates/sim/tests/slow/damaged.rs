@@ -1,4 +1,5 @@
-//! A chunk is damaged, and another node of its stripe stands still: reads decode with a source more, and wait for neither.
+//! A chunk is damaged, and another node of its stripe stands still: reads decode with a source more, and wait for
+//! neither.
 
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::Action;

@@ -43,8 +43,8 @@ pub enum ControlFrameError {
 /// The first message of `input` and the bytes it took; `None` when it has not arrived completely.
 ///
 /// # Errors
-/// When the bytes are HTTP, when the declared length is beyond [`CONTROL_BODY_BYTES_MAX`] or was hurt on its way, before
-/// anything is buffered for it, and when the body was hurt or is not exactly one message.
+/// When the bytes are HTTP, when the declared length is beyond [`CONTROL_BODY_BYTES_MAX`] or was hurt on its way,
+/// before anything is buffered for it, and when the body was hurt or is not exactly one message.
 pub fn next_message<M: DeserializeOwned>(input: &[u8]) -> Result<Option<(M, usize)>, ControlFrameError> {
     let Some(body) = next_body(input)? else { return Ok(None) };
     parse(body).map(|message| Some((message, CONTROL_HEADER_BYTES + body.len())))

@@ -105,8 +105,8 @@ pub struct StoreTotals {
     pub stripes_stranded: u64,
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
-    /// Lost chunks that are being rebuilt or wait for their turn: not those that no node can take, or of whose stripe too
-    /// little is there.
+    /// Lost chunks that are being rebuilt or wait for their turn: not those that no node can take, or of whose stripe
+    /// too little is there.
     pub chunks_to_rebuild: u64,
     pub repair_bytes_per_s: u64,
     /// Most chunks that one stripe lost and that are not rebuilt yet; and of those that can be read,

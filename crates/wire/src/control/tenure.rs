@@ -7,8 +7,8 @@
 //!   |<-- GatewayStatus: standings --|                                   |
 //! ```
 //!
-//! Terms can be long (they name every node; `terms.rs`), so only the owner is told them. The nodes decide whether a tenure
-//! holds.
+//! Terms can be long (they name every node; `terms.rs`), so only the owner is told them. The nodes decide whether a
+//! tenure holds.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Terms as a message: each set of voters once, and by its number wherever tenures name it. A gateway may have a thousand
-//! tenures that thousands of nodes vote on, and nearly all of them name the same few sets.
+//! Terms as a message: each set of voters once, and by its number wherever tenures name it. A gateway may have a
+//! thousand tenures that thousands of nodes vote on, and nearly all of them name the same few sets.
 //!
 //! ```text
 //! sets:     [ [voter, ...], [voter, ...], ... ]

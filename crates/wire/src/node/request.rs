@@ -69,8 +69,8 @@ pub struct Hello {
     /// Which owner speaks: a new session of an owner ends its older one (rule R7), sessions of
     /// different owners live side by side.
     pub owner: u32,
-    /// Epoch of the owner. Of one owner's greetings a lower one is refused; a fence of a higher one closes its partition in
-    /// this session's ring. Fencing is its own message.
+    /// Epoch of the owner. Of one owner's greetings a lower one is refused; a fence of a higher one closes its
+    /// partition in this session's ring. Fencing is its own message.
     pub epoch: Epoch,
     /// Proof of identity; empty while a cluster uses none.
     pub auth: Vec<u8>,
@@ -81,8 +81,9 @@ pub struct Hello {
 pub enum NodeRequest<'a> {
     Hello(Hello),
     /// From now on refuse, for this partition, owners of a lower epoch. `next`: no stripe of the partition from this id
-    /// on was opened yet; the node remembers that of its first fence. The same owner again with a lower one: this memory
-    /// lacks nothing of stripes from there on. Replies `Fenced`; refused as `Leased` while the node promised not to.
+    /// on was opened yet; the node remembers that of its first fence. The same owner again with a lower one: this
+    /// memory lacks nothing of stripes from there on. Replies `Fenced`; refused as `Leased` while the node promised not
+    /// to.
     Fence {
         partition: u16,
         epoch: Epoch,

@@ -91,8 +91,9 @@ impl Subject {
 const SLICE_MS: f64 = 20.0;
 const THRESHOLD_MS: f64 = 60.0;
 
-/// Threshold of the others: the least of the paper's range, where its tail is the shortest. Its rule of thumb, three times
-/// the average of normal nodes, gives 20 ms there and less than one here, and every stall of the machine is longer.
+/// Threshold of the others: the least of the paper's range, where its tail is the shortest. Its rule of thumb, three
+/// times the average of normal nodes, gives 20 ms there and less than one here, and every stall of the machine is
+/// longer.
 const WORKING_THRESHOLD_MS: f64 = 20.0;
 
 /// What a figure compares, in its order; ratios are to the first.

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Two gateways own everything, and two others that the state does not name come back to its coordinator: they own what they
-/// took over under epochs 5 and 6.
+/// Two gateways own everything, and two others that the state does not name come back to its coordinator: they own what
+/// they took over under epochs 5 and 6.
 struct PutBack {
     stage: Stage,
     before: Vec<(u32, u16, usize)>,

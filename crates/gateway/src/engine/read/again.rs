@@ -5,8 +5,8 @@
 //!                                                   no, and none is: silent ones, until they are hung
 //! waits for a silent one, and another is in use again ------------------------> begins anew
 //! ```
-//! So are those that answered wrongly: what they sent may have been damaged on its way. What a node refused for good stays
-//! excluded.
+//! So are those that answered wrongly: what they sent may have been damaged on its way. What a node refused for good
+//! stays excluded.
 //!
 //! Must not know: which way a read takes (see `sources`).
 

@@ -8,9 +8,9 @@
 //!      a source late --> hedge: another source is asked
 //! ```
 //! What fails (gone, damaged, wrong checksum, refused) is excluded, and the range is read from the sources that the
-//! code's plan names; each failure excludes one more chunk, until there is no plan (see `again`). The first way that ends
-//! wins. The length of a record is not known to the owner: a degraded read of one asks for a guess first, and again when
-//! the record turns out longer.
+//! code's plan names; each failure excludes one more chunk, until there is no plan (see `again`). The first way that
+//! ends wins. The length of a record is not known to the owner: a degraded read of one asks for a guess first, and
+//! again when the record turns out longer.
 
 use std::sync::Arc;
 
@@ -388,7 +388,8 @@ impl<C: Command> Engine<C> {
         match fetch.decoded_by(plan) {
             Decoded::Whole(bytes) => self.decoded(key, &bytes),
             Decoded::Longer(needed) => self.fetch_longer(key, needed),
-            // A source is damaged. The chunk itself was only gone round; and others may be right sooner than it is read.
+            // A source is damaged. The chunk itself was only gone round; and others may be right sooner than it is
+            // read.
             Decoded::Wrong(bytes) => {
                 if fetch.direct.is_none() && self.may_be_asked(&fetch.wanted, fetch.excluded.all) {
                     self.fetch_direct(key);
@@ -411,9 +412,9 @@ impl<C: Command> Engine<C> {
         self.fetch_done(key, bytes);
     }
 
-    /// What was decoded is wrong: with other sources, one more as long as there is one. When there is none, what is late is
-    /// waited for, and the chunk itself; if it is not to be had, `wrong` is the answer: whoever looks at it sees that it is
-    /// damaged.
+    /// What was decoded is wrong: with other sources, one more as long as there is one. When there is none, what is
+    /// late is waited for, and the chunk itself; if it is not to be had, `wrong` is the answer: whoever looks at it
+    /// sees that it is damaged.
     fn decode_otherwise(&mut self, key: PoolKey, wrong: &[u8]) {
         let Some(fetch) = self.fetches.get(key) else { return };
         let Some(degraded) = &fetch.degraded else { return };

@@ -5,8 +5,9 @@
 //! another engine's slots begin, so that a scan goes on wherever partitions move meanwhile. Keys are in the records, so
 //! each step reads the records that it lists. A step that lists an object that cannot be read is an error as a whole:
 //! left out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
-//! readable, stored anew or deleted. If only its stripe is gone, as what was alive in it moved while a node kept the step
-//! waiting, the step begins anew. So it does a few times if something was damaged that it read: on its way perhaps.
+//! readable, stored anew or deleted. If only its stripe is gone, as what was alive in it moved while a node kept the
+//! step waiting, the step begins anew. So it does a few times if something was damaged that it read: on its way
+//! perhaps.
 //!
 //! Until it is known which record a durable write replaces, the index names both. They are counted as one object, and
 //! listed as one: both have one tag, so one step reads them.

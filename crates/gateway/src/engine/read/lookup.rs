@@ -422,8 +422,8 @@ impl<C: Command> Engine<C> {
         (written != found && self.index.contains(lookup.slot, key.tag(), written)).then_some(written)
     }
 
-    /// Is a write of the key under way that began after the read? It may have seen the value before its end: then there is one
-    /// all the time, if it succeeds. So the read follows it.
+    /// Is a write of the key under way that began after the read? It may have seen the value before its end: then there
+    /// is one all the time, if it succeeds. So the read follows it.
     fn is_written_now(&self, command: &C) -> bool {
         let lock = self.locks.find(self.key_ref(command.key())).and_then(|lock| self.locks.get(lock));
         // A delete that is to come leaves none.

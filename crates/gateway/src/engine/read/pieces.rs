@@ -305,8 +305,8 @@ impl<C: Command> Engine<C> {
         self.end_pieces(key, Some(decoded));
     }
 
-    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more, another set may do;
-    /// or the pieces that were gone round, which prove themselves.
+    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more, another set may
+    /// do; or the pieces that were gone round, which prove themselves.
     fn ask_another_parity(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
         let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();

@@ -2,7 +2,8 @@
 //!
 //! The cheapest set that suffices is the code's plan over the chunks that are to be had. Nodes that are slow, late or
 //! at their bound are left out, as long as there is a plan without them: the slowest first, at most as many as the code
-//! can do without. Who is only at its bound is gone round where all others that are asked are not busy. Where there is a choice the most loaded nodes are left out too.
+//! can do without. Who is only at its bound is gone round where all others that are asked are not busy. Where there is
+//! a choice the most loaded nodes are left out too.
 //!
 //! Must not know: what is read for, or how it is asked.
 

@@ -104,8 +104,8 @@ impl<C: Command> Engine<C> {
         if is_last_hope { CLEAN_LIVE_SHARE_MAX_OF_DELETES } else { CLEAN_LIVE_SHARE_MAX }
     }
 
-    /// A stripe for which repair can do nothing now, and of which nothing is needed. If it cannot be read, a later owner has to
-    /// take all that it held for lost as long as it is there.
+    /// A stripe for which repair can do nothing now, and of which nothing is needed. If it cannot be read, a later
+    /// owner has to take all that it held for lost as long as it is there.
     fn choose_hopeless(&self) -> Option<StripeSlot> {
         let stuck = self.repair.stuck().filter_map(|id| self.stripes.slot_of(id)).take(HOPELESS_LOOKS_MAX);
         let mut stuck = stuck.map(|slot| (slot, self.stripes.at(slot)));
@@ -212,7 +212,8 @@ mod tests {
     use super::*;
     use crate::engine::state::testing::engine_of_ready_nodes;
 
-    /// However little garbage there is: a new owner would take all that was in it for lost, also if it was flushed since.
+    /// However little garbage there is: a new owner would take all that was in it for lost, also if it was flushed
+    /// since.
     #[test]
     fn a_stripe_that_cannot_be_rebuilt_and_holds_nothing_goes_first() {
         let shape = CodeShape::default();

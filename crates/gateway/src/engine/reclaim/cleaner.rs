@@ -6,11 +6,11 @@
 //! locked is left for the next pass, so that records of a key never overtake each other; but not what a doubtful lock
 //! wrote.
 //!
-//! Which stripe (see `choosing`): one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive
-//! and memory is short, the oldest one, whose objects that were not read lately are evicted (a second chance for the
-//! others, as in CLOCK). The oldest, because what it evicts cannot come back from an older stripe: it goes when the
-//! stripe does (see `doomed`). So an eviction needs no memory but for a void record: when jobs wait for memory that
-//! there is not, one begins beside them, and gives nothing a second chance.
+//! Which stripe (see `choosing`): one that cannot be repaired; else the emptiest one while there is garbage to gain;
+//! when all is alive and memory is short, the oldest one, whose objects that were not read lately are evicted (a second
+//! chance for the others, as in CLOCK). The oldest, because what it evicts cannot come back from an older stripe: it
+//! goes when the stripe does (see `doomed`). So an eviction needs no memory but for a void record: when jobs wait for
+//! memory that there is not, one begins beside them, and gives nothing a second chance.
 
 use std::collections::HashSet;
 
@@ -119,8 +119,8 @@ impl Job {
         self.is_moving && !self.is_parked
     }
 
-    /// A part of the chunk was walked and proved to be damaged further on. What is doomed in it is met again, and counts
-    /// once.
+    /// A part of the chunk was walked and proved to be damaged further on. What is doomed in it is met again, and
+    /// counts once.
     fn begin_chunk_again(&mut self, data_count: usize) {
         let data_index = self.data_index;
         let is_elsewhere = |one: &Doomed| one.old.location.chunk_number as usize % data_count != data_index;
@@ -389,8 +389,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A chunk cannot be read. If nothing in the stripe is needed, it need not be; else the job waits, and leaves its place
-    /// to another.
+    /// A chunk cannot be read. If nothing in the stripe is needed, it need not be; else the job waits, and leaves its
+    /// place to another.
     fn retry_later(&mut self, key: PoolKey) {
         let Some(slot) = self.jobs.get(key).map(|job| job.slot) else { return };
         let is_void = self.is_void_anyway(self.stripes.at(slot));
@@ -560,7 +560,8 @@ impl<C: Command> Engine<C> {
             self.round_mut(lock).expect("just inserted").is_sent = true;
             self.count_in_flight(key, length);
         } else if !is_expired || old.manifest.is_some() {
-            // Without its pieces a manifest is taken for one that never made an object, and hides nothing older beside it.
+            // Without its pieces a manifest is taken for one that never made an object, and hides nothing older beside
+            // it.
             let doomed = Doomed { key: record.key.to_vec(), old, is_expired };
             let job = self.jobs.get_mut(key).expect("a job that walks");
             job.doomed_bytes += doomed.old.record_bytes as u64;

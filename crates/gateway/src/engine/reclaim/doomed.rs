@@ -1,5 +1,5 @@
-//! Evicting packed objects: they are served until the stripe that holds them is void. Striped objects that are over, which
-//! nobody is shown any more, end in the same way: their pieces go with the stripe that holds the manifest.
+//! Evicting packed objects: they are served until the stripe that holds them is void. Striped objects that are over,
+//! which nobody is shown any more, end in the same way: their pieces go with the stripe that holds the manifest.
 //!
 //! ```text
 //! job walks the stripe: not read lately --> doomed, still in the index

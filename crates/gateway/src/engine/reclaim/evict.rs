@@ -2,15 +2,15 @@
 //! meet them.
 //!
 //! A hand goes over the objects that are older than the oldest packed stripe, in the order of their age; one that was
-//! read since the hand passed stays until the next lap (CLOCK). An eviction is a round of the key's lock that deletes: a
-//! tombstone, then the stripes are freed.
+//! read since the hand passed stays until the next lap (CLOCK). An eviction is a round of the key's lock that deletes:
+//! a tombstone, then the stripes are freed.
 //!
 //! ```text
 //! lap:  begins ------ hand --> oldest packed stripe ..... all packed stripes of its begin are gone: the next one begins
 //!       object that stays       object that is younger: that stripe goes first
 //! ```
-//! What is read all the time stays for ever and is older than all that is packed in the end. So what the hand has passed
-//! holds up nothing, and after some looks in vain a packed stripe goes.
+//! What is read all the time stays for ever and is older than all that is packed in the end. So what the hand has
+//! passed holds up nothing, and after some looks in vain a packed stripe goes.
 
 use shorttail_units::StripeId;
 

@@ -2,11 +2,11 @@
 //!
 //! A stripe that was emptied is first declared void by a control record in its partition's log; when that is durable
 //! the members are told to free their chunks. A later owner that still finds some of the chunks ignores them. The
-//! control record itself is kept until every member confirmed, or the memory of those that did not is gone for good. What
-//! was inherited may have to wait, emptied, for all of this (see `doubts`).
+//! control record itself is kept until every member confirmed, or the memory of those that did not is gone for good.
+//! What was inherited may have to wait, emptied, for all of this (see `doubts`).
 //!
-//! A node that was away, or is told of much at once, is behind: it is asked for some frees a turn, and nobody waits for these
-//! unless memory is short.
+//! A node that was away, or is told of much at once, is behind: it is asked for some frees a turn, and nobody waits for
+//! these unless memory is short.
 //!
 //! ```text
 //! unasked --there is room among what is asked--> asked --each core confirmed--> freed
@@ -405,8 +405,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Frees that one of the nodes which are ready has to answer, at most. Slow ones, and those that are behind, are waited
-    /// for by nobody: what the others free is there meanwhile.
+    /// Frees that one of the nodes which are ready has to answer, at most. Slow ones, and those that are behind, are
+    /// waited for by nobody: what the others free is there meanwhile.
     pub(in crate::engine) fn frees_under_way(&self) -> usize {
         let is_waited_for = |node: NodeId| self.nodes.is_ready(node) && !self.monitor.is_fail_slow(node);
         let pending = self.voids.pending.iter();
@@ -467,7 +467,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// The memory that a node had is followed by another one. What an earlier owner put there is known when it was scanned.
+    /// The memory that a node had is followed by another one. What an earlier owner put there is known when it was
+    /// scanned.
     pub(in crate::engine) fn forget_frees_of(&mut self, node: NodeId) {
         self.voids.pending.remove(&node);
     }

@@ -4,12 +4,13 @@
 //! (rule R3). Of those in a stripe only the highest horizon is known here, so that the estimate errs to the safe side:
 //! what is thought to be needed may not be, never the other way round.
 //!
-//! An earlier owner may have given up a floor, served on, and moved what it ends to stripes at or above its horizon. Whoever
-//! finds the floor applies it: from then on all that it ends is in stripes of earlier owners, wherever these lie.
+//! An earlier owner may have given up a floor, served on, and moved what it ends to stripes at or above its horizon.
+//! Whoever finds the floor applies it: from then on all that it ends is in stripes of earlier owners, wherever these
+//! lie.
 //!
-//! So he may have given up a delete, and moved on the object that was to end. Its tombstone lies in a stripe that was never
-//! sealed then, as a seal waits until everything is confirmed; and it counts once an owner found it there. That one takes
-//! it in the same way, and carries it with the horizon that follows.
+//! So he may have given up a delete, and moved on the object that was to end. Its tombstone lies in a stripe that was
+//! never sealed then, as a seal waits until everything is confirmed; and it counts once an owner found it there. That
+//! one takes it in the same way, and carries it with the horizon that follows.
 //!
 //! Must not know: which stripes exist.
 
@@ -27,8 +28,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Counts a record of `bytes` bytes, if it is of a kind that is kept. `epoch`: of the owner. `is_settled`: it does not
-    /// lie in a stripe that an earlier owner left unsealed.
+    /// Counts a record of `bytes` bytes, if it is of a kind that is kept. `epoch`: of the owner. `is_settled`: it does
+    /// not lie in a stripe that an earlier owner left unsealed.
     pub fn add(&mut self, record: &Record<'_>, bytes: usize, epoch: Epoch, is_settled: bool) {
         let Some(horizon) = horizon_of(record, epoch, is_settled) else {
             let is_control = record.kind == RecordKind::Control;

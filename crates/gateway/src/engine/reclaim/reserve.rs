@@ -7,12 +7,12 @@
 //!                                                                                                   leave these theirs
 //! ```
 //! Where something may be evicted there is always something to give up, and deletes take what jobs take. Elsewhere only
-//! deletes and what they leave to cleaning make room. So cleaning keeps what it needs to empty any stripe, and deletes have
-//! as much as it takes until every stripe has garbage that is worth it: a tombstone is at most twice as long as the record
-//! that it ends, so those of `n` stripes' memory leave garbage of half of it.
+//! deletes and what they leave to cleaning make room. So cleaning keeps what it needs to empty any stripe, and deletes
+//! have as much as it takes until every stripe has garbage that is worth it: a tombstone is at most twice as long as
+//! the record that it ends, so those of `n` stripes' memory leave garbage of half of it.
 //!
-//! What clients leave is still there when nodes die, as many as the code survives and more than a stripe needs are: each
-//! node keeps its part of it. One that has less than the others, and is full first, keeps it, too.
+//! What clients leave is still there when nodes die, as many as the code survives and more than a stripe needs are:
+//! each node keeps its part of it. One that has less than the others, and is full first, keeps it, too.
 //!
 //! Must not know: how memory is reclaimed.
 
@@ -119,8 +119,8 @@ impl<C: Command> Engine<C> {
         left.min(self.stripes_above(self.kept()))
     }
 
-    /// Bytes that clients leave on each node. So do repair and moves: they may bring a chunk to the only node that has none
-    /// of its stripe, which is the one that was full first. But no more: eviction ends where clients find room.
+    /// Bytes that clients leave on each node. So do repair and moves: they may bring a chunk to the only node that has
+    /// none of its stripe, which is the one that was full first. But no more: eviction ends where clients find room.
     pub(in crate::engine) fn kept_bytes(&self) -> u64 {
         self.kept() * self.chunk_room_bytes(self.config.chunk_bytes)
     }

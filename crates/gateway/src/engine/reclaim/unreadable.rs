@@ -1,5 +1,5 @@
-//! Stripes that cannot be read, as more of their chunks are lost or away than the code survives: nothing is begun on them,
-//! and a job that finds its stripe to be one leaves its place to another.
+//! Stripes that cannot be read, as more of their chunks are lost or away than the code survives: nothing is begun on
+//! them, and a job that finds its stripe to be one leaves its place to another.
 //!
 //! ```text
 //! choice of a stripe -- readable, or nothing in it is needed --> job --a chunk cannot be read--> parked
@@ -67,8 +67,8 @@ impl<C: Command> Engine<C> {
         filled.map(|(chunk, _)| chunk).all(|chunk| sight.code.read_plan(chunk, &is_there).is_ok())
     }
 
-    /// The oldest stripe of a partition that can be emptied, or is being. Older ones that cannot be read are passed over,
-    /// some at a time.
+    /// The oldest stripe of a partition that can be emptied, or is being. Older ones that cannot be read are passed
+    /// over, some at a time.
     pub(super) fn oldest_in_sight(&mut self, sight: &Sight, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {
         if self.now.mono_us >= self.passed_over.until_us {
             // They may be readable by now.

@@ -39,7 +39,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A node that is to have a chunk refused something about it. What it refuses because of what it holds it refuses again.
+    /// A node that is to have a chunk refused something about it. What it refuses because of what it holds it refuses
+    /// again.
     pub(in crate::engine) fn doubt_chunk(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
         if let Some(Refusal::Damaged | Refusal::NoChunk | Refusal::NotAtOp | Refusal::Invalid) = refusal {
             self.suspect_chunk(node, stripe);
@@ -100,8 +101,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// What a core said before this owner had read what it inherits, and the core's scan ends only now: those that had told
-    /// were compared then, and this one was not among them.
+    /// What a core said before this owner had read what it inherits, and the core's scan ends only now: those that had
+    /// told were compared then, and this one was not among them.
     pub(in crate::engine) fn note_told_early(&mut self, node: NodeId, told_early: &[ToldEarly]) {
         for told in told_early {
             let stripe = told.stripe;

@@ -76,8 +76,8 @@ impl<C: Command> Engine<C> {
         left.collect::<Vec<_>>().into_iter().for_each(|slot| self.retire(slot));
     }
 
-    /// Looks at what should move. The rest of what a drain noted in part is looked at at once; a look from the beginning, and
-    /// at loads, is due when every node told what it has in use.
+    /// Looks at what should move. The rest of what a drain noted in part is looked at at once; a look from the
+    /// beginning, and at loads, is due when every node told what it has in use.
     pub(super) fn plan_moves(&mut self) {
         let is_due = self.now.mono_us >= self.moves.due_us;
         if is_due {

@@ -4,8 +4,8 @@
 //! given up --begin--> losing --each turn some stripes are looked at: lost-- all of them--> nothing pends
 //!                        '-- it greets with another memory: the rest at once
 //! ```
-//! A stripe whose turn has not come has its chunk on a node that is not there: reads and orders go round it all the same,
-//! and the node counts as missing something.
+//! A stripe whose turn has not come has its chunk on a node that is not there: reads and orders go round it all the
+//! same, and the node counts as missing something.
 //!
 //! Invariant: only stripes older than the loss are looked at; a younger one may be on the memory that the node has now.
 //!

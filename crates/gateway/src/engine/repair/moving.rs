@@ -186,7 +186,8 @@ impl<C: Command> Engine<C> {
     }
 
     /// Chunks of this engine on a node that drains or is away, and those that it had and that are not rebuilt yet;
-    /// `None`: it does neither, it is used although it drains, or it was not counted yet. An engine that prepares owns nothing.
+    /// `None`: it does neither, it is used although it drains, or it was not counted yet. An engine that prepares owns
+    /// nothing.
     pub fn chunks_left(&self, node: NodeId) -> Option<u64> {
         if self.is_preparing() {
             return Some(0);
@@ -325,8 +326,8 @@ impl<C: Command> Engine<C> {
         Some(())
     }
 
-    /// Who could hold a chunk of the stripe that leaves a node. Those that it would have to wait for are evaded: a node that
-    /// frees what it had of the stripe, and one that is slow, which for `REPAIR_SLOW_US` may only be late.
+    /// Who could hold a chunk of the stripe that leaves a node. Those that it would have to wait for are evaded: a node
+    /// that frees what it had of the stripe, and one that is slow, which for `REPAIR_SLOW_US` may only be late.
     fn targets_of_move(&self, stripe: StripeId, facts: &Facts) -> Vec<Candidate> {
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.kept_bytes();
         let is_slow_for_long = |node: NodeId| {
@@ -348,8 +349,8 @@ impl<C: Command> Engine<C> {
         able.map(|node| Candidate { is_evaded: is_late(node.id), ..self.candidate(node) }).collect()
     }
 
-    /// Of nodes that drain everything goes, even if it is not placed as well elsewhere; `None`: nobody takes it, or it waits
-    /// for who is to have it.
+    /// Of nodes that drain everything goes, even if it is not placed as well elsewhere; `None`: nobody takes it, or it
+    /// waits for who is to have it.
     fn choose_target(&self, stripe: StripeId, facts: &Facts, from: NodeId, able: &[Candidate]) -> Option<NodeId> {
         let others = facts.members.iter().filter(|&&node| node != from);
         let others: Vec<_> = others.map(|&node| (self.domains.domain_of(node), self.domains.set_of(node))).collect();
@@ -474,8 +475,8 @@ impl<C: Command> Engine<C> {
         true
     }
 
-    /// Tells the members of a stripe who they are, with a number above all that were given. One that has yet to tell what
-    /// it holds learns it then (see `refresh_configuration`).
+    /// Tells the members of a stripe who they are, with a number above all that were given. One that has yet to tell
+    /// what it holds learns it then (see `refresh_configuration`).
     pub(in crate::engine) fn tell_members(&mut self, stripe: StripeId) {
         // Whatever becomes of the object: what some were told must not stay under a number of other members.
         let Some(facts) = self.facts_of(stripe) else { return };

@@ -9,8 +9,8 @@
 //! Only chunks of sealed stripes, those that are being emptied among them, and of striped objects are here: an unsealed
 //! stripe that loses a member is emptied from the owner's memory. Reads know what is lost and decode it at once.
 //!
-//! Invariant: a stripe with lost chunks is in the queue, rests, is stuck, has an order, or is void. What is stuck is looked at
-//! in turn, beside the queue: however much of it there is, it holds up nothing that can be repaired.
+//! Invariant: a stripe with lost chunks is in the queue, rests, is stuck, has an order, or is void. What is stuck is
+//! looked at in turn, beside the queue: however much of it there is, it holds up nothing that can be repaired.
 //!
 //! Must not know: how a chunk is rebuilt (see `rebuilding`).
 
@@ -50,8 +50,8 @@ pub struct Lost {
     pub(super) failures: u32,
     /// Nodes that cannot take the chunk, or did not reach what it is made of, until all others did.
     pub refused: SmallVec<[NodeId; 2]>,
-    /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner before
-    /// this one knew.
+    /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner
+    /// before this one knew.
     pub(in crate::engine) had_by: SmallVec<[(u8, Option<NodeId>); 2]>,
     /// At the last look no order could be given: too few others are there, or nobody can take a chunk.
     is_stuck: bool,
@@ -598,8 +598,8 @@ impl<C: Command> Engine<C> {
         Reparable::Whole(object.facts_of(id))
     }
 
-    /// What is known of a stripe, whether it can be repaired now or not; `None`: it is void or was left unsealed, or does
-    /// not exist.
+    /// What is known of a stripe, whether it can be repaired now or not; `None`: it is void or was left unsealed, or
+    /// does not exist.
     pub(super) fn facts_of(&self, id: StripeId) -> Option<Facts> {
         match self.reparable(id) {
             Reparable::Whole(facts) => Some(facts),
@@ -663,8 +663,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// What a new owner finds to be lost of what it inherits. Cores that told count, although their node be not in use: it
-    /// may be late, or wait for another core of its own, and those that told are not asked again.
+    /// What a new owner finds to be lost of what it inherits. Cores that told count, although their node be not in use:
+    /// it may be late, or wait for another core of its own, and those that told are not asked again.
     pub(in crate::engine) fn note_inherited_losses(&mut self, census: &Census) {
         let (mut lost, mut lacking) = (Vec::new(), Vec::new());
         let mut look = |id: StripeId, partition: PartitionId, members: &[NodeId], shape: CodeShape| {

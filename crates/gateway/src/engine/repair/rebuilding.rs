@@ -12,9 +12,9 @@
 //! ```
 //! The target is a member before it may hold anything (rule R11): whatever frees the stripe frees it there too, and
 //! whoever takes over knows of it: it hears all but m nodes, and one more than that know. Until they were told, the old
-//! place keeps what it has: a later owner that heard of no exchange would take it for a node that never held anything. The
-//! target is exchanged for another only after a definite no, or when its memory is gone for good. A node that came back
-//! empty gets its own chunks again.
+//! place keeps what it has: a later owner that heard of no exchange would take it for a node that never held anything.
+//! The target is exchanged for another only after a definite no, or when its memory is gone for good. A node that came
+//! back empty gets its own chunks again.
 //!
 //! Must not know: how a node decodes.
 
@@ -238,8 +238,8 @@ impl<C: Command> Engine<C> {
         if is_busy { Look::Busy } else { Look::Stuck { is_stranded } }
     }
 
-    /// Are enough members there to be told of the target? A later owner hears all but as many nodes as may be lost. So many
-    /// members are told: should it not hear the target, it hears one of them.
+    /// Are enough members there to be told of the target? A later owner hears all but as many nodes as may be lost. So
+    /// many members are told: should it not hear the target, it hears one of them.
     fn can_tell(&self, stripe: StripeId, facts: &Facts, chunk: usize, target: NodeId) -> bool {
         let is_known = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
         if target == facts.members[chunk] && is_known {
@@ -342,8 +342,8 @@ impl<C: Command> Engine<C> {
         if choose(&candidates.iter().map(unless_slow).collect::<Vec<_>>()).is_some() {
             return Target::Busy;
         }
-        // Who is slow may be so for long. Then others take the chunk, also where they are not to: a stripe that lacks it
-        // has as little to spare.
+        // Who is slow may be so for long. Then others take the chunk, also where they are not to: a stripe that lacks
+        // it has as little to spare.
         candidates.retain(|one| !self.is_evaded(one.node));
         let since_us = lost.and_then(|lost| lost.slow_since_us);
         let has_waited = since_us.is_some_and(|since_us| self.now.mono_us >= since_us + REPAIR_SLOW_US);
@@ -457,8 +457,8 @@ impl<C: Command> Engine<C> {
         self.repair.note_had_by(stripe, chunk, Some(own));
         let is_used = self.nodes.get(own).is_some_and(|node| !node.phase.is_greeting());
         if is_used || self.is_connected(self.nodes.session_of(own, stripe)) {
-            // What it may hold of the stripe cannot be used; a core whose session stands may still make it. Any other tells
-            // of it when it is greeted.
+            // What it may hold of the stripe cannot be used; a core whose session stands may still make it. Any other
+            // tells of it when it is greeted.
             self.free_on(own, stripe, partition);
         }
     }
@@ -550,8 +550,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A node does not reach a source of a chunk that it is to rebuild. If there are no others, another node is to: it may
-    /// reach all of them.
+    /// A node does not reach a source of a chunk that it is to rebuild. If there are no others, another node is to: it
+    /// may reach all of them.
     fn go_round_cut(&mut self, node: NodeId, stripe: StripeId, chunk: usize) {
         let Reparable::Whole(facts) = self.reparable(stripe) else { return };
         let without = self.repair.get(stripe).map_or(0, |lost| lost.chunks | lost.avoided);

@@ -71,8 +71,8 @@ impl<C: Command> Engine<C> {
 
     /// A node was taken out of the cluster: it is gone for good, and nobody waits for it.
     pub fn handle_removed(&mut self, node: NodeId, incarnation: Incarnation) {
-        // It may have begun another life that the coordinator did not hear of. What is over already is no news by the name
-        // of another life.
+        // It may have begun another life that the coordinator did not hear of. What is over already is no news by the
+        // name of another life.
         let known = self.nodes.get(node).and_then(|node| node.incarnation);
         let over = self.retired.range((node, Incarnation(0))..=(node, Incarnation(u64::MAX))).next_back();
         let lives = [Some(incarnation), known, over.map(|&(_, life)| life)];
@@ -380,8 +380,8 @@ impl<C: Command> Engine<C> {
         if !node.phase.is_greeting() {
             // Not of one that was away before, and is tried in vain again and again: a count would never end.
             self.repair.is_away_stale = true;
-            // Nobody looks after what its other cores owe while it is away. They go on with what they were ordered: they
-            // tell anew what they hold when it is back.
+            // Nobody looks after what its other cores owe while it is away. They go on with what they were ordered:
+            // they tell anew what they hold when it is back.
             for session in &mut node.sessions {
                 session.greeted = false;
                 tags.extend(session.take_asked());
@@ -480,9 +480,9 @@ impl<C: Command> Engine<C> {
         self.ping(id);
     }
 
-    /// Suspect nodes a core of which has said nothing since `before_us`, and owes its sign of life, are hung: what they were
-    /// asked as a last resort has failed. On a full link that sign is behind all else, and comes when that has: for how
-    /// long is bounded, too.
+    /// Suspect nodes a core of which has said nothing since `before_us`, and owes its sign of life, are hung: what they
+    /// were asked as a last resort has failed. On a full link that sign is behind all else, and comes when that has:
+    /// for how long is bounded, too.
     fn wait_no_longer(&mut self, before_us: u64, talking_before_us: u64) {
         let is_silent = |node: &super::nodes::Node| {
             let mut owing = node.sessions.iter().filter(|session| session.sign.is_some());
@@ -503,8 +503,8 @@ impl<C: Command> Engine<C> {
         hung.into_iter().for_each(|node| self.drop_orders_of(node));
     }
 
-    /// Asks each core of a silent node for a sign of life, whatever it owes: an answer that was lost is not to be waited
-    /// for. Which of them stand still is not known, and the node is used when none does.
+    /// Asks each core of a silent node for a sign of life, whatever it owes: an answer that was lost is not to be
+    /// waited for. Which of them stand still is not known, and the node is used when none does.
     fn ping(&mut self, id: NodeId) {
         self.nodes.sessions_of(id).for_each(|session| self.ping_core(session));
     }
@@ -518,8 +518,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// The ping, or its answer, may have been lost too. It is the same one that is asked again: whichever is answered is a
-    /// sign of life, and one is awaited however long that takes.
+    /// The ping, or its answer, may have been lost too. It is the same one that is asked again: whichever is answered
+    /// is a sign of life, and one is awaited however long that takes.
     fn ping_again(&mut self, before_us: u64) {
         let (awaited, now_us) = (&self.awaited, self.now.mono_us);
         let mut failed = Vec::new();

@@ -12,11 +12,12 @@ use shorttail_units::{CodeShape, NodeId};
 pub(in crate::engine) struct Domains {
     placement: Placement,
     shape: CodeShape,
-    /// Labels of failure domains, and how many nodes have each; the place of one is its number. One that no node has leaves
-    /// its place to the next.
+    /// Labels of failure domains, and how many nodes have each; the place of one is its number. One that no node has
+    /// leaves its place to the next.
     labels: Vec<(String, usize)>,
     by_node: BTreeMap<NodeId, Option<Domain>>,
-    /// Drawn when it is first asked for them after something changed: a view may tell of thousands of nodes, one by one.
+    /// Drawn when it is first asked for them after something changed: a view may tell of thousands of nodes, one by
+    /// one.
     sets: OnceCell<CodingSets>,
 }
 

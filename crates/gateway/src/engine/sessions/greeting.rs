@@ -139,8 +139,8 @@ impl<C: Command> Engine<C> {
         self.scan_standing(id.node);
     }
 
-    /// Asks what a core holds of this owner's partitions, or, if the census knows some of it, what changed since. One scan
-    /// at a time: what it showed is compared at its end.
+    /// Asks what a core holds of this owner's partitions, or, if the census knows some of it, what changed since. One
+    /// scan at a time: what it showed is compared at its end.
     pub(in crate::engine) fn scan(&mut self, id: SessionId) {
         let round = self.scan_round;
         let is_gathering = matches!(self.phase, Phase::Gathering(_));
@@ -381,7 +381,8 @@ mod tests {
         assert!(!closes(NodePhase::Away) && !closes(NodePhase::Greeting));
     }
 
-    /// Who is cut off may be the first that a fresh memory hears of, and knows of nothing that later owners put on that node.
+    /// Who is cut off may be the first that a fresh memory hears of, and knows of nothing that later owners put on that
+    /// node.
     #[test]
     fn a_fresh_memory_is_not_fenced_by_who_may_have_been_followed() {
         let mut engine = engine_of_one_node();

@@ -7,8 +7,9 @@
 //! ```
 //! One batch is out at a time: what comes up meanwhile leaves together when the node answered, for one wake-up of it (a
 //! busy node is not asked sooner by being asked more often). Clients do not wait for what repair says, though: it holds
-//! up only what is of its kind, and is gathered for some milliseconds unless something else leaves anyway. What is still queued can be withdrawn. A request is known
-//! by its place in the stream, counted in bytes since the session began.
+//! up only what is of its kind, and is gathered for some milliseconds unless something else leaves anyway. What is
+//! still queued can be withdrawn. A request is known by its place in the stream, counted in bytes since the session
+//! began.
 //!
 //! Must not know: what requests mean, who waits for them.
 
@@ -129,8 +130,8 @@ impl Session {
         at
     }
 
-    /// Puts an append of a partition, as a frame, into the ring, if there is one with room. True: the node holds it, or is
-    /// gone. `call`: what is sent, without an answer, when it is time that the node takes what lies there.
+    /// Puts an append of a partition, as a frame, into the ring, if there is one with room. True: the node holds it, or
+    /// is gone. `call`: what is sent, without an answer, when it is time that the node takes what lies there.
     pub fn put_into_ring(&mut self, partition: PartitionId, append: &[u8], call: &NodeRequest<'_>) -> bool {
         let Some(ring) = &mut self.ring else { return false };
         let is_held = ring.put(partition, append);
@@ -226,8 +227,8 @@ impl Session {
         (self.is_batch_out, self.is_hurried_out) = (false, false);
     }
 
-    /// Is what was sent then not merely behind what the core answers one by one? It answers in the order in which it was
-    /// asked: what later ones overtook is not answered any more.
+    /// Is what was sent then not merely behind what the core answers one by one? It answers in the order in which it
+    /// was asked: what later ones overtook is not answered any more.
     pub fn is_stuck(&self, sent_us: u64, before_us: u64) -> bool {
         self.heard_us < before_us || sent_us < self.reached_us
     }

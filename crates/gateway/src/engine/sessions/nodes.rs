@@ -7,9 +7,9 @@
 //!   ^________|__________|__________|_________|      (session lost)
 //! ```
 //! Away: no session. Greeting: hello, fence and scan are under way. Ready: used. Suspect: connected but late with an
-//! answer; reads go round it, as long as there is a way, and writes leave it until it answers again. Hung: a core
-//! of it says nothing for so long that nobody waits for it any more: as good as away, but for its session. A node has one session per
-//! core of its own, and answers when each of them does.
+//! answer; reads go round it, as long as there is a way, and writes leave it until it answers again. Hung: a core of it
+//! says nothing for so long that nobody waits for it any more: as good as away, but for its session. A node has one
+//! session per core of its own, and answers when each of them does.
 
 use shorttail_units::{Incarnation, NodeId, StripeId};
 use shorttail_wire::node::NodeRequest;

@@ -58,8 +58,8 @@ impl Pacing {
 }
 
 impl<C: Command> Engine<C> {
-    /// Does repair put off what it has to do to the next turn? In this one clients were served: whoever gets a reply may
-    /// be waiting for this very processor.
+    /// Does repair put off what it has to do to the next turn? In this one clients were served: whoever gets a reply
+    /// may be waiting for this very processor.
     pub(in crate::engine) fn gives_way(&mut self) -> bool {
         let (now_us, pacing) = (self.now.mono_us, &mut self.pacing);
         let gives_way = std::mem::take(&mut pacing.is_for_clients) && now_us < pacing.gives_way_until_us;

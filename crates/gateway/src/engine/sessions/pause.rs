@@ -1,8 +1,8 @@
 //! A pause of this process (no CPU to be had, stopped and continued) makes nobody else late.
 //!
 //! While it lasted, answers may have come that were not read yet. So what was under way before it is as old after it as
-//! it was then, and a tick more: nodes are neither suspected nor hedged for the owner's own absence. A turn that is long
-//! because there was much to do is none: what nodes owe ages meanwhile.
+//! it was then, and a tick more: nodes are neither suspected nor hedged for the owner's own absence. A turn that is
+//! long because there was much to do is none: what nodes owe ages meanwhile.
 //!
 //! Must not know: why the process paused. The monitor is told nothing: it compares nodes, and all looked late alike.
 

@@ -5,9 +5,9 @@
 //! reply ------answered-->    |                   writes: open stripes leave, placement avoids
 //! withdrawn --cancelled-->   '--probe due------> one more request beside the one that goes round
 //! ```
-//! A node is gone round when it is fail-slow (the monitor's verdict), or at its bound (more is outstanding than may
-//! be) while others are not busy. It is *late* while it owes an answer that is older than its hedge delay; then other ways are preferred,
-//! within the budget.
+//! A node is gone round when it is fail-slow (the monitor's verdict), or at its bound (more is outstanding than may be)
+//! while others are not busy. It is *late* while it owes an answer that is older than its hedge delay; then other ways
+//! are preferred, within the budget.
 //!
 //! Must not know: what requests carry.
 

@@ -13,24 +13,24 @@ pub const CORE_COUNT_MAX: usize = 64;
 /// Bytes of one append after which it is sent without waiting for the end of the turn.
 pub const APPEND_BYTES_MAX: usize = 16 << 10;
 
-/// Commands that may wait for one key before further ones that may change it are refused: 64 of each connection of a gateway,
-/// as far as nothing else is said. Reads are not refused: connections bound them.
+/// Commands that may wait for one key before further ones that may change it are refused: 64 of each connection of a
+/// gateway, as far as nothing else is said. Reads are not refused: connections bound them.
 pub const KEY_QUEUE_MAX: usize = 1 << 20;
 
 /// Commands that are combined into one write of a key.
 pub const COMBINE_MAX: usize = 1024;
 
-/// Bytes of their replies, and of values that they make of another, after which no more are combined: copying them is what
-/// others wait for meanwhile.
+/// Bytes of their replies, and of values that they make of another, after which no more are combined: copying them is
+/// what others wait for meanwhile.
 pub const COMBINE_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of writes that wait for memory or for seals, above which no further ones may: as much as the longest value has.
-/// And what each takes beside key and value.
+/// Bytes of writes that wait for memory or for seals, above which no further ones may: as much as the longest value
+/// has. And what each takes beside key and value.
 pub const STALLED_BYTES_MAX: usize = 1 << 30;
 pub const STALLED_WRITE_BYTES: usize = 512;
 
-/// Writes of a lane that are tried in vain before the others wait on: a few that are too long for what is left keep nobody
-/// from it.
+/// Writes of a lane that are tried in vain before the others wait on: a few that are too long for what is left keep
+/// nobody from it.
 pub const STALLED_LOOKS_MAX: usize = 8;
 
 /// Times a lookup starts again because the object moved under it; each restart follows a completed move or write of
@@ -84,16 +84,16 @@ pub const WALK_PER_WRITTEN: usize = 8;
 /// Cleaning jobs at once per engine.
 pub const JOBS_MAX: usize = 4;
 
-/// Jobs in all: beside these, as many others are begun as there are jobs whose stripes cannot be read at the moment, up to
-/// this number.
+/// Jobs in all: beside these, as many others are begun as there are jobs whose stripes cannot be read at the moment, up
+/// to this number.
 pub const JOBS_ALL_MAX: usize = 64;
 
 /// Striped stripes of one write that are being installed at once.
 pub const INSTALLS_IN_FLIGHT: usize = 8;
 
 /// Bytes of striped values that are read at once, as far as nothing else is said: keeps every node of a large cluster
-/// busy. They can all arrive in one turn, and putting them together takes others' time: some milliseconds. The pieces of
-/// a value that are under way take up to as much again.
+/// busy. They can all arrive in one turn, and putting them together takes others' time: some milliseconds. The pieces
+/// of a value that are under way take up to as much again.
 pub const READ_BYTES_MAX: usize = 16 << 20;
 
 /// Unsealed stripes of one partition, sealing ones included: bounds the owner's buffers. Further writes wait.
@@ -138,8 +138,8 @@ pub const RELIEF_US: u64 = 50_000;
 /// Stripes whose shares are looked at for each choice of one to clean.
 pub const SHARE_LOOKS_MAX: usize = 512;
 
-/// Stripes that cannot be rebuilt which are looked at each time, whether anything of them is needed. Repair looks at as many
-/// in one turn, and these stay together: with fewer looks some would never have their turn.
+/// Stripes that cannot be rebuilt which are looked at each time, whether anything of them is needed. Repair looks at as
+/// many in one turn, and these stay together: with fewer looks some would never have their turn.
 pub const HOPELESS_LOOKS_MAX: usize = REPAIR_LOOKS_MAX;
 
 /// Microseconds between two looks at tombstones where there are more stripes than that.
@@ -170,25 +170,26 @@ pub const BATCH_BYTES_MAX: usize = 64 << 10;
 /// Striped objects that a tick looks at whether they are over: some ten thousand a second.
 pub const EXPIRY_LOOKS_MAX: usize = 64;
 
-/// Striped objects that were flushed of which a turn frees so many, and frees that a node has not answered with which it frees
-/// none: some hundred microseconds each, of a turn and of a node. So a million take half a minute.
+/// Striped objects that were flushed of which a turn frees so many, and frees that a node has not answered with which
+/// it frees none: some hundred microseconds each, of a turn and of a node. So a million take half a minute.
 pub const FLUSHED_FREES_MAX: usize = 256;
 
-/// Frees that a node is asked for and has not answered; what is to be freed beyond that waits, and of that it is asked for so
-/// many in a turn. What a flush frees fits, so that no node is behind for that alone.
+/// Frees that a node is asked for and has not answered; what is to be freed beyond that waits, and of that it is asked
+/// for so many in a turn. What a flush frees fits, so that no node is behind for that alone.
 pub const FREES_ASKED_MAX: usize = 2 * FLUSHED_FREES_MAX;
 pub const FREES_OF_TURN_MAX: usize = 256;
 
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;
 
-/// Request deadlines after which a node that owes an answer is suspect even if no other could take its place, and one that
-/// has answered nothing at all is hung: longer than any pause that is usual, and what a client can be asked to wait.
+/// Request deadlines after which a node that owes an answer is suspect even if no other could take its place, and one
+/// that has answered nothing at all is hung: longer than any pause that is usual, and what a client can be asked to
+/// wait.
 pub const HUNG_DEADLINES: u64 = 20;
 
-/// A suspect node that goes on talking, but does not give the sign of life that it is asked for, is hung after so many: that may
-/// be behind what fills a link for as long as made the node suspect, and as much again. What others have is read from these
-/// meanwhile.
+/// A suspect node that goes on talking, but does not give the sign of life that it is asked for, is hung after so many:
+/// that may be behind what fills a link for as long as made the node suspect, and as much again. What others have is
+/// read from these meanwhile.
 pub const TALKING_DEADLINES: u64 = 2 * HUNG_DEADLINES;
 
 /// Request deadlines after which a node that owes an answer is suspect while this owner takes over.
@@ -232,12 +233,12 @@ pub const REBUILD_ASK_US: u64 = 6_000_000;
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 
-/// Microseconds that a stripe waits for slow nodes to take a chunk where placement would have it, before any node takes it:
-/// what most hiccups take.
+/// Microseconds that a stripe waits for slow nodes to take a chunk where placement would have it, before any node takes
+/// it: what most hiccups take.
 pub const REPAIR_SLOW_US: u64 = 5_000_000;
 
-/// Microseconds within which a node that loses its memory twice is unsteady, and for how long it is: some times what its
-/// chunks take to be rebuilt.
+/// Microseconds within which a node that loses its memory twice is unsteady, and for how long it is: some times what
+/// its chunks take to be rebuilt.
 pub const UNSTEADY_US: u64 = 60_000_000;
 
 /// Orders for a stripe that have failed one after the other when it is told: after ten seconds, if it rests after each.
@@ -293,13 +294,13 @@ pub const STRIPE_IDS_MAX: u64 = (1 << 34) - (1 << 24);
 /// Microseconds that an owner waits for its stripes to be sealed before it hands its partitions over all the same.
 pub const LET_GO_US_MAX: u64 = 50_000;
 
-/// Microseconds that it waits for the last nodes to release them, once so many did that the next owner is accepted: some
-/// turns of a busy node. That owner would wait for the others' promises to run out, which takes a lease; for so long it
-/// waits if fewer did.
+/// Microseconds that it waits for the last nodes to release them, once so many did that the next owner is accepted:
+/// some turns of a busy node. That owner would wait for the others' promises to run out, which takes a lease; for so
+/// long it waits if fewer did.
 pub const RELEASE_US_MAX: u64 = 20_000;
 
-/// Microseconds after which it is looked again whether a life of a node may be fenced that began while this owner was not
-/// proven: its terms name it soon, or it is proven.
+/// Microseconds after which it is looked again whether a life of a node may be fenced that began while this owner was
+/// not proven: its terms name it soon, or it is proven.
 pub const FENCE_AGAIN_US: u64 = 10_000;
 
 /// Microseconds that one who prepared waits for nodes that do not answer, before it serves without them.
@@ -312,12 +313,12 @@ pub const WITNESSES_EVERY_US: u64 = 200_000;
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
 
-/// The same while the owner lets go, in microseconds since it does: everybody else's requests wait for the next owner, and
-/// are refused after 4 s.
+/// The same while the owner lets go, in microseconds since it does: everybody else's requests wait for the next owner,
+/// and are refused after 4 s.
 pub const LET_GO_STALL_US_MAX: u64 = 1_000_000;
 
-/// The same of a delete, which should not be refused for that: for one stripe whose memory comes free, at worst as many are
-/// moved as `CLEAN_LIVE_SHARE_MAX_OF_DELETES` says, 32 MiB.
+/// The same of a delete, which should not be refused for that: for one stripe whose memory comes free, at worst as many
+/// are moved as `CLEAN_LIVE_SHARE_MAX_OF_DELETES` says, 32 MiB.
 pub const DELETE_STALL_US_MAX: u64 = 10_000_000;
 
 /// Microseconds after which a flush is tried again that reached some partitions, and found no place in another.

@@ -10,9 +10,9 @@
 //! At most as many chunks as the code tolerates may be Lost or Away while what is read counts as the whole truth. A
 //! node that restarted empty is not away: without what its memory joined at, it would pass for one that was never given
 //! the chunk, and the store would forget what it held. So would one that holds the chunk and cannot describe it, if it
-//! did not say so. Of a stripe that was repaired no member passes for one that was never
-//! given its chunk: it was sealed, and the node that is to hold a rebuilt chunk is a member before it does. Nor does a
-//! memory that an owner fenced first which knew nothing of later ones: such an owner does not fence it (`Lease::may_fence`).
+//! did not say so. Of a stripe that was repaired no member passes for one that was never given its chunk: it was
+//! sealed, and the node that is to hold a rebuilt chunk is a member before it does. Nor does a memory that an owner
+//! fenced first which knew nothing of later ones: such an owner does not fence it (`Lease::may_fence`).
 //!
 //! Must not know: sessions, what a stripe holds.
 
@@ -256,8 +256,8 @@ impl Census {
         self.told(nodes, seat, partition)
     }
 
-    /// What the core told that is to hold a stripe's chunk on a node: one that was scanned, whether the node is in use or
-    /// not. Another chunk of the stripe, which moved away from there and was not freed yet, is not this one.
+    /// What the core told that is to hold a stripe's chunk on a node: one that was scanned, whether the node is in use
+    /// or not. Another chunk of the stripe, which moved away from there and was not freed yet, is not this one.
     pub fn told(&self, nodes: &Nodes, seat: Seat, partition: PartitionId) -> Member {
         let Seat { node, stripe, chunk } = seat;
         match self.reports.get(&stripe).and_then(|reports| reports.get(&node)) {

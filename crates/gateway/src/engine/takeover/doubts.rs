@@ -11,9 +11,9 @@
 //! A record of which a copy lies elsewhere for certain, from where it was moved, is not in doubt either.
 //!
 //! What it replaces, or is a copy of, may be all that was ever acknowledged of its key. So the stripe that holds that
-//! stays until the one with what is in doubt is emptied, however little of it is alive; the youngest can be emptied first,
-//! so that memory for one suffices. Of what a control record says nothing shows where it matters: all other stripes of its
-//! partition stay until the one that holds it is emptied, which is the first therefore.
+//! stays until the one with what is in doubt is emptied, however little of it is alive; the youngest can be emptied
+//! first, so that memory for one suffices. Of what a control record says nothing shows where it matters: all other
+//! stripes of its partition stay until the one that holds it is emptied, which is the first therefore.
 //!
 //! Must not know: why it cannot be written.
 

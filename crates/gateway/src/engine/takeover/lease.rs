@@ -122,9 +122,10 @@ impl Lease {
         }
     }
 
-    /// May a life of a node be fenced? One that begins while this owner is not proven may be the next of a life that a later
-    /// owner used: whoever fences it first says since when it has been there, and an owner that knows nothing of the later one
-    /// would say too early a time (see `census`). One that the terms name began before there was a later owner.
+    /// May a life of a node be fenced? One that begins while this owner is not proven may be the next of a life that a
+    /// later owner used: whoever fences it first says since when it has been there, and an owner that knows nothing of
+    /// the later one would say too early a time (see `census`). One that the terms name began before there was a later
+    /// owner.
     pub fn may_fence(&self, voter: Voter, now_us: u64) -> bool {
         let mut named = self.before.iter().chain(&self.next).chain([&self.in_use]);
         let known = self.nodes.get(&voter.node).filter(|known| known.incarnation == voter.incarnation);

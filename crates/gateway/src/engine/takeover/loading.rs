@@ -283,9 +283,9 @@ impl<C: Command> Engine<C> {
         if away == 0 || is_beyond_help { Verdict::Hopeless } else { Verdict::Wait }
     }
 
-    /// May a chunk of the stripe be elsewhere, of which nobody heard tells? A node that lost its memory counts as one that
-    /// was never given anything older, once all that it had is rebuilt: some of it on other nodes. Of that one node more
-    /// knows than may be lost; so it takes more that cannot tell than that, some of which may come back.
+    /// May a chunk of the stripe be elsewhere, of which nobody heard tells? A node that lost its memory counts as one
+    /// that was never given anything older, once all that it had is rebuilt: some of it on other nodes. Of that one
+    /// node more knows than may be lost; so it takes more that cannot tell than that, some of which may come back.
     pub(super) fn may_have_moved(&self, stripe: StripeId) -> bool {
         let Some(census) = self.census() else { return false };
         let Some(partition) = census.newest(stripe).map(|newest| newest.partition) else { return false };
@@ -389,7 +389,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A member recorded a close, or cannot, as it is gone: what it has beyond counts for nobody who hears of the close.
+    /// A member recorded a close, or cannot, as it is gone: what it has beyond counts for nobody who hears of the
+    /// close.
     pub(in crate::engine) fn close_settled(&mut self) {
         if let Some(loading) = self.loading() {
             loading.closes_missing = loading.closes_missing.saturating_sub(1);
@@ -488,8 +489,8 @@ mod tests {
     use crate::engine::state::testing::engine_of_ready_nodes;
     use crate::engine::takeover::recovery::Gathering;
 
-    /// An heir that hears seven of ten nodes: the others were given up long ago, but one, which is away. A member of a stripe
-    /// was never given its chunk, and of the others so many have not sealed theirs.
+    /// An heir that hears seven of ten nodes: the others were given up long ago, but one, which is away. A member of a
+    /// stripe was never given its chunk, and of the others so many have not sealed theirs.
     fn heir(unsealed_count: u16) -> (Engine<AnyCommand>, StripeId) {
         let shape = CodeShape::reed_solomon(4, 2).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 10);
@@ -535,7 +536,8 @@ mod tests {
         (engine, stripe)
     }
 
-    /// Those who know of a move may all be among the dead and the one that is away; but what was never sealed never moved.
+    /// Those who know of a move may all be among the dead and the one that is away; but what was never sealed never
+    /// moved.
     #[test]
     fn nobody_is_waited_for_because_of_a_stripe_that_cannot_have_moved() {
         for (unsealed_count, may_have_moved) in [(0, true), (2, true), (3, false), (5, false)] {

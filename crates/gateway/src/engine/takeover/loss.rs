@@ -5,10 +5,10 @@
 //! and of every other key of that partition it says that it cannot know. A write makes a key known again; a flush ends
 //! the loss as a whole.
 //!
-//! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss. As that one may be
-//! able to read them, what ends records in there, tombstones and floors, is kept as long (rule R3): until a durable record
-//! says that the stripe is void. Then all are told to free it that had some of it, members or not, or may have it: who was
-//! away when the picture was made.
+//! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss. As that one may
+//! be able to read them, what ends records in there, tombstones and floors, is kept as long (rule R3): until a durable
+//! record says that the stripe is void. Then all are told to free it that had some of it, members or not, or may have
+//! it: who was away when the picture was made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,17 +39,17 @@ impl<C: Command> Engine<C> {
         self.losses.stripes.insert(id, LostStripe { partition, holders, is_flushed: false });
     }
 
-    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What is not marked
-    /// yet proves no stripe to be beyond that.
+    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What is not
+    /// marked yet proves no stripe to be beyond that.
     pub(in crate::engine) fn lost_of_stripe_max(&self) -> u64 {
         let tolerance = self.config.tolerance() as u64;
         let marked = self.repair.lost_of_stripe_max().max(if self.has_losses() { tolerance + 1 } else { 0 });
         marked.max((marked + self.repair.losing.count()).min(tolerance))
     }
 
-    /// The same, of stripes that can be read, or some lost data of them; no more than the code survives in any case. What a
-    /// node had that was given up, and is not marked yet, may be of any stripe: too many are told for some seconds, never too
-    /// few.
+    /// The same, of stripes that can be read, or some lost data of them; no more than the code survives in any case.
+    /// What a node had that was given up, and is not marked yet, may be of any stripe: too many are told for some
+    /// seconds, never too few.
     pub(in crate::engine) fn lost_of_readable_max(&self) -> u64 {
         let tolerance = self.config.tolerance();
         // Asked many times a second: the owner's own code remembers its plans.
@@ -102,8 +102,8 @@ impl<C: Command> Engine<C> {
         self.end_losses_that(|_, lost| partitions.contains(&lost.partition));
     }
 
-    /// As many were ended by an earlier owner's flush, which may not have come to say so: all that such a stripe held is of
-    /// its epoch at most.
+    /// As many were ended by an earlier owner's flush, which may not have come to say so: all that such a stripe held
+    /// is of its epoch at most.
     pub(super) fn end_losses_below_floors(&mut self) {
         let floors: BTreeMap<PartitionId, Version> =
             self.losses.stripes.values().map(|lost| (lost.partition, self.floor_of(lost.partition))).collect();
@@ -136,7 +136,8 @@ impl<C: Command> Engine<C> {
     }
 }
 
-/// Is all data there, or can some that is lost be decoded? With local groups more may be lost than may be lost whichever it is.
+/// Is all data there, or can some that is lost be decoded? With local groups more may be lost than may be lost
+/// whichever it is.
 fn is_readable(code: &Code, lost: u128) -> bool {
     let is_there = |chunk: usize| lost & 1 << chunk == 0;
     let mut lost_data = (0..code.data_count()).filter(|&chunk| !is_there(chunk)).peekable();

@@ -1,8 +1,8 @@
 //! The newest record of each key, while a picture is made.
 //!
 //! A key is known by two hashes of 64 bits each and its slot: 48 bytes a key, however long the keys are. The table is
-//! many small ones, each of which grows by itself: who prepares serves clients meanwhile, and to grow a table of millions
-//! keeps them waiting for a tenth of a second.
+//! many small ones, each of which grows by itself: who prepares serves clients meanwhile, and to grow a table of
+//! millions keeps them waiting for a tenth of a second.
 //!
 //! Must not know: what a picture makes of it.
 

@@ -88,7 +88,8 @@ impl<C: Command> Engine<C> {
         self.outlived.keys.extend(stripes.into_iter().map(|stripe| (hash, stripe)));
     }
 
-    /// How long an outlived record was is lost, too: what all of a stripe took is taken off when the last record in it goes.
+    /// How long an outlived record was is lost, too: what all of a stripe took is taken off when the last record in it
+    /// goes.
     pub(in crate::engine) fn count_outlived(&mut self, slot: StripeSlot) {
         let stripe = self.stripes.at_mut(slot);
         if stripe.live_count == 0 && self.outlived.holds(stripe.id) {

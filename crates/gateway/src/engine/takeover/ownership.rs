@@ -11,7 +11,8 @@
 //! a lease, and is deposed then.
 //!
 //! Versions and stripe ids of an epoch end. Well before that an owner lets go without being told, and counts as deposed
-//! when it has: the tenure ends, and goes on under a new epoch. Where nobody gives a new one, its process ends in the end.
+//! when it has: the tenure ends, and goes on under a new epoch. Where nobody gives a new one, its process ends in the
+//! end.
 //!
 //! Must not know: how stripes are sealed, what requests are about.
 
@@ -123,8 +124,8 @@ impl<C: Command> Engine<C> {
         self.ownership.letting_go_since_us.is_some() || self.ownership.is_superseded
     }
 
-    /// Is memory to be reclaimed? While the owner lets go, for as long as a write waits for it, or a flush that holds up
-    /// writes: no heir fences before the release, which waits for those.
+    /// Is memory to be reclaimed? While the owner lets go, for as long as a write waits for it, or a flush that holds
+    /// up writes: no heir fences before the release, which waits for those.
     pub(in crate::engine) fn may_reclaim(&self) -> bool {
         let has_waiting = || !self.stalled.is_empty() || self.holds_writes_for_overdue();
         let is_awaited = || self.ownership.releasing.is_none() && has_waiting();
@@ -293,8 +294,8 @@ impl<C: Command> Engine<C> {
     fn advance_letting_go(&mut self) {
         let Some(since_us) = self.ownership.letting_go_since_us else { return };
         if let Some(releasing) = &mut self.ownership.releasing {
-            // As many may be missing when the next owner is accepted. And a lease later nothing is promised to this one any
-            // more, give or take what clocks run apart: nodes know, and here nothing is answered since it releases.
+            // As many may be missing when the next owner is accepted. And a lease later nothing is promised to this one
+            // any more, give or take what clocks run apart: nodes know, and here nothing is answered since it releases.
             let are_enough = releasing.missing.len() <= self.config.tolerance();
             let lease_us = self.lease.config().map_or(0, |config| config.lease_us);
             let waits_us = if are_enough { RELEASE_US_MAX } else { lease_us.max(RELEASE_US_MAX) };

@@ -389,14 +389,14 @@ impl Picture {
         }
     }
 
-    /// Does a stripe say of each floor that it stands? Its owner may have given it up, and dropped it with the stripe: then
-    /// what was left out as below it may be alive. To be asked when everything is settled.
+    /// Does a stripe say of each floor that it stands? Its owner may have given it up, and dropped it with the stripe:
+    /// then what was left out as below it may be alive. To be asked when everything is settled.
     pub fn do_floors_hold(&self) -> bool {
         self.floors.values().all(|floor| !floor.stripes.is_empty())
     }
 
-    /// The delayed flush that is still to come in each partition: the one declared last there, unless all of it was flushed
-    /// since. Another partition may be past it: it had another owner.
+    /// The delayed flush that is still to come in each partition: the one declared last there, unless all of it was
+    /// flushed since. Another partition may be past it: it had another owner.
     pub fn flushes_due(&self) -> impl Iterator<Item = (PartitionId, Version, UnixMs)> {
         let floor = |partition| self.floors.get(&partition).map(|floor| floor.version).unwrap_or_default();
         let last = |dues: &Vec<FlushDue>| dues.iter().map(|due| (due.version, due.at)).max();

@@ -11,8 +11,8 @@
 //!
 //! The census of the last round, under the fence, decides as at any take-over. A stripe of the picture that it does not
 //! show as sealed everywhere and readable, or a manifest that it shows to be void, ends the picture as a whole: then
-//! everything is read anew. That is slow and right; it takes the loss of a node's memory at just that time, or a stripe that
-//! only some members have freed. So does a floor of which no record is left: its owner may have given it up.
+//! everything is read anew. That is slow and right; it takes the loss of a node's memory at just that time, or a stripe
+//! that only some members have freed. So does a floor of which no record is left: its owner may have given it up.
 //!
 //! Must not know: when the terms come.
 

@@ -6,14 +6,14 @@
 //!       a missing data chunk is decoded from these
 //!  > F  appended from whichever member holds the operation: its data node, or any parity, raw
 //! ```
-//! What a living member holds is completed, up to where the stripe ends (see `synchronise`); operations beyond a close of
-//! an earlier owner are void (rule R4).
+//! What a living member holds is completed, up to where the stripe ends (see `synchronise`); operations beyond a close
+//! of an earlier owner are void (rule R4).
 //!
 //! What is above F and not held by all its participants may or may not have been acknowledged. It belongs to the
 //! content, but is not *certain*: the failures that are left to happen may take it away. Nobody may be shown it before
 //! it is written anew (rule R10; see `doubts`). Nor is anything certain, whoever holds it, while nothing is known to be
-//! stable and more members than may lack their chunk never had it or are away: once these say that they never had it, the
-//! next owner takes the stripe for one of which nothing counted (see `synchronise`).
+//! stable and more members than may lack their chunk never had it or are away: once these say that they never had it,
+//! the next owner takes the stripe for one of which nothing counted (see `synchronise`).
 //!
 //! Source: Cocytus' version synchronisation (RDP over Cocytus, IV.B), rule R4 (docs/RULES.md). Pure.
 
@@ -67,7 +67,8 @@ pub struct Stripe<'a> {
     pub parts: &'a BTreeMap<usize, Part>,
     /// Bit per member whose node may come back with its chunk.
     pub away: u128,
-    /// Members that are known to have their chunk, or to have lost it, are as many as it takes for an operation to count.
+    /// Members that are known to have their chunk, or to have lost it, are as many as it takes for an operation to
+    /// count.
     pub is_opened: bool,
     /// Where an earlier owner ended it.
     pub close: Option<OpNumber>,

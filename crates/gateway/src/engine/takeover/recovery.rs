@@ -110,7 +110,8 @@ impl<C: Command> Engine<C> {
             return false;
         }
         // A stripe that no ready node tells of: all its members, but those that were never given their chunk, are away,
-        // lost their memory or were given up, however long ago; and enough of them are away to decode it when they are back.
+        // lost their memory or were given up, however long ago; and enough of them are away to decode it when they are
+        // back.
         let rejoined = self.census().map_or(0, |census| census.rejoined_count(&self.nodes, is_first_id));
         let unopened = self.config.shape.unopened_max();
         let holders = self.config.member_count() - unopened;

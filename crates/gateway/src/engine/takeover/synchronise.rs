@@ -6,11 +6,12 @@
 //! A member that refuses is damaged and counts as lost. One that is late or gone sends the stripe back to Waiting.
 //!
 //! Where more members were never given their chunk than may lack it when an operation counts, none ever did: the stripe
-//! ends empty. It may be older than an owner in between, who was told of it by nobody and answered as if it were not there
-//! (rule R4). So while those that are away may make them so many, nothing of it is certain that is not known to be stable.
+//! ends empty. It may be older than an owner in between, who was told of it by nobody and answered as if it were not
+//! there (rule R4). So while those that are away may make them so many, nothing of it is certain that is not known to
+//! be stable.
 //!
-//! An end is one operation for all data chunks, and who is away may hold one before it of which nobody here tells. So it
-//! is what a parity holds that knows all before it, if one is here.
+//! An end is one operation for all data chunks, and who is away may hold one before it of which nobody here tells. So
+//! it is what a parity holds that knows all before it, if one is here.
 
 use std::collections::BTreeMap;
 
@@ -216,9 +217,10 @@ fn may_have_counted(shape: CodeShape, members: &[Member], is_sealed: bool) -> bo
     is_sealed || members.iter().filter(|&&member| member == Member::Never).count() <= shape.unopened_max()
 }
 
-/// Where a stripe ends that nobody sealed or closed: with the last operation that a parity of all data chunks holds. It holds
-/// all before that one, so no member that is away has one of which nobody here tells; what others hold beyond was not
-/// acknowledged, or it would hold that, too. `None`: no such parity is here, and all that is held may have been acknowledged.
+/// Where a stripe ends that nobody sealed or closed: with the last operation that a parity of all data chunks holds. It
+/// holds all before that one, so no member that is away has one of which nobody here tells; what others hold beyond was
+/// not acknowledged, or it would hold that, too. `None`: no such parity is here, and all that is held may have been
+/// acknowledged.
 fn end_of_open<'a>(code: &Code, parts: impl Iterator<Item = (usize, &'a Part)> + Clone) -> Option<OpNumber> {
     let takes_all = |place: usize| {
         let parity = place.checked_sub(code.data_count());

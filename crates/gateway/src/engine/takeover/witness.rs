@@ -33,8 +33,8 @@ impl<C: Command> Engine<C> {
         }
         self.ownership.witnesses_due_us = self.now.mono_us + WITNESSES_EVERY_US;
         let late = self.joined_late();
-        // Of a lost stripe chunks are missing for good, and nobody looks for them. Nor for those of an emptied one, which
-        // counts until it is known to be void.
+        // Of a lost stripe chunks are missing for good, and nobody looks for them. Nor for those of an emptied one,
+        // which counts until it is known to be void.
         let may_lack = self.has_losses() || self.voids.emptied().next().is_some() || self.repair.may_miss();
         if late.is_empty() || may_lack || !self.is_whole() {
             return;

@@ -5,8 +5,8 @@
 //! otherwise --> so many rounds, begun at once; the group is answered when the last one is over
 //! ```
 //! What is longer than a packed record has stripes of its own, like any such value: cleaning relies on it that records
-//! leave little room at the end of a chunk. If only some pairs were stored, the outcome is unknown: nobody is told to try
-//! again, as with keys of several slots.
+//! leave little room at the end of a chunk. If only some pairs were stored, the outcome is unknown: nobody is told to
+//! try again, as with keys of several slots.
 
 use shorttail_policy::SmallWrite;
 use shorttail_store::record::Record;

@@ -18,9 +18,9 @@
 //!                          '--no place for so long as a write waits for memory--> rounds begin, and nothing is stored by
 //!                             them; declared when it can be
 //! ```
-//! An owner may notice late that it is time, as it slept or has just taken over: what was asked after that must not go with
-//! a floor that it declares then. And it may have partitions of two earlier owners, of which one carried the order out: so
-//! orders are kept by partition, and a floor goes to those alone that are overdue.
+//! An owner may notice late that it is time, as it slept or has just taken over: what was asked after that must not go
+//! with a floor that it declares then. And it may have partitions of two earlier owners, of which one carried the order
+//! out: so orders are kept by partition, and a floor goes to those alone that are overdue.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,8 +3,8 @@
 //! ```text
 //! striped --flush--> flushed --some a turn, when the nodes answered the last ones--> freed
 //! ```
-//! The floor hides them from the first moment. Nobody waits for these frees, unless memory is short. What is left of them when
-//! the owner changes the next one frees, as it does with all that lies below a floor.
+//! The floor hides them from the first moment. Nobody waits for these frees, unless memory is short. What is left of
+//! them when the owner changes the next one frees, as it does with all that lies below a floor.
 //!
 //! Must not know: floors.
 

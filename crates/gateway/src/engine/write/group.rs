@@ -241,7 +241,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A later owner may find it, and store all of it: at no moment was one of its keys absent after another was written.
+    /// A later owner may find it, and store all of it: at no moment was one of its keys absent after another was
+    /// written.
     fn note_unsettled_group(&mut self, group: &Group) {
         for pair in &group.pairs {
             let key = self.key_ref(&pair.key);

@@ -1,4 +1,5 @@
-//! Who holds a value that is overwritten in place: the nodes of the value before, without those that cannot or should not.
+//! Who holds a value that is overwritten in place: the nodes of the value before, without those that cannot or should
+//! not.
 //!
 //! Must not know: how the value is written.
 
@@ -60,8 +61,8 @@ impl<C: Command> Engine<C> {
         self.first_allowed(seat, |node| node.used_bytes(), |_| false)
     }
 
-    /// The node that takes a fail-slow one's place: of those that placement would have there and that are not, the one that
-    /// did so least often. It is no worse for failure domains.
+    /// The node that takes a fail-slow one's place: of those that placement would have there and that are not, the one
+    /// that did so least often. It is no worse for failure domains.
     fn stand_in(&mut self, seat: Seat<'_>) -> Option<NodeId> {
         let order = |node: &Node| (node.redirect_count, node.used_bytes());
         let id = self.first_allowed(seat, order, |node| self.is_evaded(node))?;
@@ -73,8 +74,8 @@ impl<C: Command> Engine<C> {
         Some(id)
     }
 
-    /// Of the nodes with room that are no members, those that are allowed there by failure domains and coding sets, and of
-    /// these the first one.
+    /// Of the nodes with room that are no members, those that are allowed there by failure domains and coding sets, and
+    /// of these the first one.
     fn first_allowed<K: Ord>(
         &self,
         seat: Seat<'_>,

@@ -159,8 +159,8 @@ impl<C> Round<C> {
         Round { group: Some(group), ..round }
     }
 
-    /// Does it only take the object away, and waits for memory without anything of it having been sent? Nodes know nothing
-    /// of it, nor does a client: a read beside it is before it (rule R10), as long as that takes.
+    /// Does it only take the object away, and waits for memory without anything of it having been sent? Nodes know
+    /// nothing of it, nor does a client: a read beside it is before it (rule R10), as long as that takes.
     pub fn is_delete_to_come(&self) -> bool {
         matches!(self.end, End::Delete) && self.stalled_us.is_some() && !self.is_sent && !self.was_sent
     }

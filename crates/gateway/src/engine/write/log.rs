@@ -241,7 +241,8 @@ impl<C: Command> Engine<C> {
         Err(PlaceError::Refuse(StoreError::TooFewNodes { alive: alive as u16, needed: needed as u16 }))
     }
 
-    /// Counts memory that was asked for until the nodes' answers tell what is in use, and chunks until they are counted.
+    /// Counts memory that was asked for until the nodes' answers tell what is in use, and chunks until they are
+    /// counted.
     pub(in crate::engine) fn expect_use(&mut self, members: &[NodeId], stripe: StripeId, bytes: u64) {
         for &node in members {
             self.moves.note_put_on(node);

@@ -264,8 +264,8 @@ impl<I> OpenStripe<I> {
         &self.shares
     }
 
-    /// Does the member hold all it was sent before, and has it place for this? Then nothing that is on its way to it could
-    /// be overtaken, and it refuses nothing.
+    /// Does the member hold all it was sent before, and has it place for this? Then nothing that is on its way to it
+    /// could be overtaken, and it refuses nothing.
     pub fn is_level(&self, share: &Share) -> bool {
         let is_opened = self.opened & 1 << share.member != 0;
         is_opened && self.members[share.member].acked == share.previous && self.unstable_bytes <= PUT_UNSTABLE_BYTES_MAX
@@ -446,8 +446,8 @@ impl<I> OpenStripe<I> {
         self.members[member].acked < op.op && self.shape.participants(op.data_index).any(|other| other == member)
     }
 
-    /// Members that have not been told what is stable, with that, if nobody was told anything for `idle_us`: parities fold
-    /// it, and data chunks need nothing of it any more to be what they are after a restart.
+    /// Members that have not been told what is stable, with that, if nobody was told anything for `idle_us`: parities
+    /// fold it, and data chunks need nothing of it any more to be what they are after a restart.
     pub fn stable_untold(&mut self, now_us: u64, idle_us: u64) -> Vec<(usize, OpNumber)> {
         if self.told_us + idle_us > now_us {
             return Vec::new();

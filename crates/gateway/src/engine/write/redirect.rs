@@ -28,8 +28,8 @@ impl<C: Command> Engine<C> {
     }
 
     /// Members for what takes so many bytes of a core of each: ready nodes with room beside what they keep, by the rule
-    /// of placement; evaded ones give their place to those that did so least often (ShortTail 3.2.2), as far as there are
-    /// others.
+    /// of placement; evaded ones give their place to those that did so least often (ShortTail 3.2.2), as far as there
+    /// are others.
     pub(in crate::engine) fn choose_members(
         &mut self,
         shape: CodeShape,

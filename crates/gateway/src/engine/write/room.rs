@@ -10,8 +10,8 @@
 //! slow member holds up the seal, and stripes that wait for theirs are few.
 //!
 //! Stripes of a partition are appended to in any order, so a record may be newer than one in a younger stripe. Each
-//! stripe's *reach* is the youngest that existed when it last took an append, or when a record in it was confirmed of which
-//! there are copies: nothing beyond it is older than what the stripe holds, or the same (rule R3).
+//! stripe's *reach* is the youngest that existed when it last took an append, or when a record in it was confirmed of
+//! which there are copies: nothing beyond it is older than what the stripe holds, or the same (rule R3).
 //!
 //! Must not know: records, who waits for them.
 

@@ -296,8 +296,8 @@ impl<C: Command> Engine<C> {
         self.append_record(partition, &record, Purpose::Write(key), urgency).into()
     }
 
-    /// May a later owner find something of a key that the index does not name? Whoever wrote it unseen and removed it in
-    /// one round was not told.
+    /// May a later owner find something of a key that the index does not name? Whoever wrote it unseen and removed it
+    /// in one round was not told.
     fn may_be_present(&self, key: PoolKey) -> bool {
         self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.slot, Tag::of_hash(lock.hash), lock.hash))
     }
@@ -367,8 +367,8 @@ impl<C: Command> Engine<C> {
         self.release_round(key);
     }
 
-    /// Is a record that is to be moved what a doubtful lock wrote? Such a lock may be kept for long, and no stripe waits for
-    /// it. It is not released before the copy is there, so that nothing newer of the key overtakes that.
+    /// Is a record that is to be moved what a doubtful lock wrote? Such a lock may be kept for long, and no stripe
+    /// waits for it. It is not released before the copy is there, so that nothing newer of the key overtakes that.
     pub(in crate::engine) fn begin_move_of_doubtful(&mut self, key: PoolKey, moved: &Move) -> bool {
         if !self.locks.get(key).is_some_and(Lock::is_doubtful) {
             return false;
@@ -555,8 +555,9 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// The round did not become durable: commands that changed something, or saw the change, are refused. If surely nothing
-    /// of it happened, reads come once more, and so do deletes if it was what is stored that failed: these need less memory.
+    /// The round did not become durable: commands that changed something, or saw the change, are refused. If surely
+    /// nothing of it happened, reads come once more, and so do deletes if it was what is stored that failed: these need
+    /// less memory.
     pub(super) fn fail_round(&mut self, key: PoolKey, error: StoreError) {
         let Some(round) = self.round_mut(key) else { return };
         let error = if round.was_sent { StoreError::OutcomeUnknown } else { error };

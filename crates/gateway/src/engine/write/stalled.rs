@@ -7,14 +7,16 @@
 //!                                                                                               '--> a delete takes what
 //!                                                                                                    cleaning was left
 //! ```
-//! They wait in *lanes*: those of one partition and kind have one order. Of each lane the first are tried, lanes by who came
-//! first, and some in vain end it: who waits may be many, and those behind them wait for the same. What lies in stripes of
-//! its own has a lane of its own, as it may need much where the others need little.
+//! They wait in *lanes*: those of one partition and kind have one order. Of each lane the first are tried, lanes by who
+//! came first, and some in vain end it: who waits may be many, and those behind them wait for the same. What lies in
+//! stripes of its own has a lane of its own, as it may need much where the others need little.
 //!
-//! Deletes go first, as they are not refused for being many: each of them is what makes room. They may wait for
-//! long, so reads do not wait for one that was never sent: they are before it, but for those of a connection that asked for it.
+//! Deletes go first, as they are not refused for being many: each of them is what makes room. They may wait for long,
+//! so reads do not wait for one that was never sent: they are before it, but for those of a connection that asked for
+//! it.
 //!
-//! While the owner lets go they wait for a second at most. Of what was never sent the client hears that this is not the owner.
+//! While the owner lets go they wait for a second at most. Of what was never sent the client hears that this is not the
+//! owner.
 //!
 //! Must not know: what makes room.
 
@@ -217,8 +219,8 @@ impl<C: Command> Engine<C> {
         self.send_round(key);
     }
 
-    /// Lets a write wait for a place, if there is hope. `was_sent`: it takes the place that it had; there are no more of
-    /// these than stripes that are not sealed hold.
+    /// Lets a write wait for a place, if there is hope. `was_sent`: it takes the place that it had; there are no more
+    /// of these than stripes that are not sealed hold.
     ///
     /// # Errors
     /// What it hears instead. The next owner may have memory for it, and is to be asked again.

@@ -299,7 +299,8 @@ impl<C: Command> Engine<C> {
         Some(write)
     }
 
-    /// The nodes of a value that takes so many bytes of a core of each. Like every client it leaves a reserve to cleaning.
+    /// The nodes of a value that takes so many bytes of a core of each. Like every client it leaves a reserve to
+    /// cleaning.
     fn members_for(
         &mut self,
         lock: PoolKey,
@@ -599,8 +600,8 @@ impl<C: Command> Engine<C> {
         self.striped_being_written().chain(unconfirmed.map(|manifest| manifest.first)).collect()
     }
 
-    /// Does the object with this first stripe not exist yet? One that is touched does, and its pieces stay what they are:
-    /// there may be no end of that.
+    /// Does the object with this first stripe not exist yet? One that is touched does, and its pieces stay what they
+    /// are: there may be no end of that.
     pub(in crate::engine) fn is_in_the_making(&self, first: StripeId) -> bool {
         let mut made = self.unconfirmed_rounds().filter_map(|round| round.new_manifest());
         self.striped_being_written().any(|written| written == first) || made.any(|manifest| manifest.first == first)

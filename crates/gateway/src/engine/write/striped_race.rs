@@ -6,7 +6,8 @@
 //!   one attempt fails    --> its pieces are freed; the other goes on alone, and is raced again when it is late
 //!   both are late        --> the one with fewer pieces is given up, and a third one begins beside the other
 //! ```
-//! So two are under way at most, and each new one goes round one more node that is late; how many there may be is bounded.
+//! So two are under way at most, and each new one goes round one more node that is late; how many there may be is
+//! bounded.
 //!
 //! No record names an attempt before it is whole (rule R8), and one is named at most. So the loser never was an object:
 //! a new owner finds pieces without a manifest, and frees them. A piece that is still on its way to a slow node meets
@@ -105,7 +106,8 @@ impl<C: Command> Engine<C> {
         self.values_sidestep(write.partition) && self.owing(write).any(|it| it == node) && rival.is_none_or(is_slow)
     }
 
-    /// Does the node owe an answer to an install that it was sent before this time, be it of an attempt that was given up?
+    /// Does the node owe an answer to an install that it was sent before this time, be it of an attempt that was given
+    /// up?
     pub(super) fn owes_install(&self, node: NodeId, before_us: u64) -> bool {
         let is_late = |write: &StripedWrite| {
             let oldest = write.flights.first_key_value();

@@ -7,10 +7,11 @@
 //! Until then a later owner may find its record and take it for the newest. That contradicts no answer that shows the
 //! object which the write was to change: then the write came later. But it must not come back once that object was said
 //! to be over, or gone: what a command made of an object cannot come after its end. So whoever finds nothing of such a
-//! key is told that it cannot be read. The same of each key of a group that is only to be stored where nothing is: if another
-//! of its keys was written since, the group came before that, and so before whoever finds nothing of this one.
+//! key is told that it cannot be read. The same of each key of a group that is only to be stored where nothing is: if
+//! another of its keys was written since, the group came before that, and so before whoever finds nothing of this one.
 //!
-//! A delete that failed so may count for the owner that finds its tombstone, wherever the object lies by then (see `kept`).
+//! A delete that failed so may count for the owner that finds its tombstone, wherever the object lies by then (see
+//! `kept`).
 //!
 //! The pieces of a striped value stay until then, too: for who finds the manifest they are a value, and a member that
 //! freed its own would make that void for the owner after, with all that was made of it (rule R8). So do those of an

@@ -1,10 +1,10 @@
 //! CLUSTER and its companions: who serves which slots, in the shapes of Redis Cluster.
 //!
 //! Each gateway is told as a master without replicas. Slots whose gateway is dead, or has no port for Redis clients,
-//! are told as those of another one, the same whoever tells, that passes requests on or lets them wait. So does any gateway
-//! with a request for a slot that it does not own and whose owner it cannot send clients to, or that its owner does not
-//! serve yet: two that differ in who owns a slot would send a client to and fro. Nothing here changes the cluster: slots
-//! follow gateways by themselves, so the subcommands that move them do not exist.
+//! are told as those of another one, the same whoever tells, that passes requests on or lets them wait. So does any
+//! gateway with a request for a slot that it does not own and whose owner it cannot send clients to, or that its owner
+//! does not serve yet: two that differ in who owns a slot would send a client to and fro. Nothing here changes the
+//! cluster: slots follow gateways by themselves, so the subcommands that move them do not exist.
 //!
 //! Must not know: how owners are chosen.
 
@@ -65,7 +65,8 @@ pub fn is_of_cluster(spec: &CommandSpec) -> bool {
     spec.name.starts_with("cluster|") || ["cluster", "readonly", "readwrite", "asking"].contains(&spec.name)
 }
 
-/// As Redis does with `cluster-enabled`: refuses keys of several slots, and sends those that other gateways serve there.
+/// As Redis does with `cluster-enabled`: refuses keys of several slots, and sends those that other gateways serve
+/// there.
 pub fn redirect(
     spec: &CommandSpec,
     args: Args<'_>,

@@ -1,8 +1,9 @@
-//! MULTI and what follows it. There are no transactions: nothing is done of what is sent behind MULTI, and it ends as Redis
-//! ends one in which something was wrong.
+//! MULTI and what follows it. There are no transactions: nothing is done of what is sent behind MULTI, and it ends as
+//! Redis ends one in which something was wrong.
 //!
-//! Clients send a whole transaction at once and read later. Were its commands carried out one by one between two errors,
-//! a client that tries again would have them carried out twice. One that reads each answer ends what it began only if it was told OK.
+//! Clients send a whole transaction at once and read later. Were its commands carried out one by one between two
+//! errors, a client that tries again would have them carried out twice. One that reads each answer ends what it began
+//! only if it was told OK.
 
 use shorttail_wire::resp::{Args, encode};
 

@@ -48,7 +48,8 @@ fn slot_of(key: &str) -> u16 {
     Slot::of_key(key.as_bytes()).number()
 }
 
-/// StackExchange.Redis, rueidis and others take whoever answers CLUSTER for a part of one, and refuse keys of several slots.
+/// StackExchange.Redis, rueidis and others take whoever answers CLUSTER for a part of one, and refuse keys of several
+/// slots.
 #[test]
 fn who_is_to_tell_nothing_refuses_what_a_redis_without_cluster_does() {
     let mut client = client(false);

@@ -280,7 +280,8 @@ fn connections_see_each_other() {
     assert_eq!(client.say("CLIENT LIST").matches("id=").count(), 1);
 }
 
-/// A list of keys that is longer than what may wait for the client leaves as the client takes it, and what follows behind it.
+/// A list of keys that is longer than what may wait for the client leaves as the client takes it, and what follows
+/// behind it.
 #[test]
 fn a_long_list_of_keys_leaves_as_the_client_takes_it() {
     const KEYS: usize = 8_000;

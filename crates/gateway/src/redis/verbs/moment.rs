@@ -1,7 +1,7 @@
 //! When an object is to expire, as a client says it.
 //!
-//! What counts from now counts from when the owner carries it out: a request may wait for an owner, and the clocks of two
-//! gateways may differ.
+//! What counts from now counts from when the owner carries it out: a request may wait for an owner, and the clocks of
+//! two gateways may differ.
 
 use serde::{Deserialize, Serialize};
 use shorttail_units::UnixMs;

@@ -1,6 +1,6 @@
-//! etcd: the state under one key, the leader under another that ends with its lease. What is asked, and what it means, is
-//! the claim's matter (`shorttail_coordinator::claim`); here is how it is asked. The leader's key is watched: that only
-//! says when to ask.
+//! etcd: the state under one key, the leader under another that ends with its lease. What is asked, and what it means,
+//! is the claim's matter (`shorttail_coordinator::claim`); here is how it is asked. The leader's key is watched: that
+//! only says when to ask.
 //!
 //! ```text
 //! PREFIX leader   the leader's name
@@ -27,9 +27,9 @@ use client::{Client, TIMEOUT, bytes};
 use messages::{Granted, Kept, Transacted};
 use watch::Watch;
 
-/// Seconds until etcd forgets a leader that it does not hear of: little more than the least that it grants with its usual
-/// settings. Should a gateway die with the leader, requests for what it owned wait this long and as long again, and no
-/// longer than requests wait.
+/// Seconds until etcd forgets a leader that it does not hear of: little more than the least that it grants with its
+/// usual settings. Should a gateway die with the leader, requests for what it owned wait this long and as long again,
+/// and no longer than requests wait.
 pub const LEASE_S: i64 = 2;
 /// The longest that anything written is waited for: nearly what a lease that was just prolonged leaves.
 const CHANGE_MAX: Duration = Duration::from_millis(1200);
@@ -116,8 +116,8 @@ impl Etcd {
         )
     }
 
-    /// How long this may take. What is written takes etcd a commit, and more time is given while the lease leaves some: whoever
-    /// asked in vain rests, and is to prolong it then.
+    /// How long this may take. What is written takes etcd a commit, and more time is given while the lease leaves some:
+    /// whoever asked in vain rests, and is to prolong it then.
     fn time_for(&self, question: &Question) -> Duration {
         match question {
             Question::KeepAlive { .. } | Question::Look => TIMEOUT,
@@ -179,8 +179,8 @@ impl Etcd {
         Ok(Answer::Found { leader: entry(&self.leader_key), state: entry(&self.state_key) })
     }
 
-    /// What the cluster was made with. That stays, but each state is decoded: a later version may lead, and write what this
-    /// one cannot read. Better it says so now than when it is to lead.
+    /// What the cluster was made with. That stays, but each state is decoded: a later version may lead, and write what
+    /// this one cannot read. Better it says so now than when it is to lead.
     fn choice(&mut self, state: Option<&Entry>) -> anyhow::Result<Option<DurableChoice>> {
         let Some(state) = state else { return Ok(None) };
         if self.made_with.revision != state.changed {

@@ -7,19 +7,19 @@
 //! {"format":3,...}       the state, as etcd has it
 //! crc32c 0f1e2d3c        of that line
 //! ```
-//! A disk may give back other bytes than it was given, and another number is JSON as well: an epoch that is lower than the
-//! last one would be handed out twice. A file without the second line counts: earlier versions wrote none, and who changes
-//! a state by hand removes it.
+//! A disk may give back other bytes than it was given, and another number is JSON as well: an epoch that is lower than
+//! the last one would be handed out twice. A file without the second line counts: earlier versions wrote none, and who
+//! changes a state by hand removes it.
 //!
-//! What is found is synced before it counts: it may be what a process renamed just before it died, and whoever acts on it is
-//! not to be followed by one that finds the state before it.
+//! What is found is synced before it counts: it may be what a process renamed just before it died, and whoever acts on
+//! it is not to be followed by one that finds the state before it.
 //!
-//! What cannot be written (the disk is full, as some file systems say only when they sync) is written later, all of it anew:
-//! the old file is as it was. Only a sync of the directory that failed is the end: which of both files a crash would leave
-//! is unknown, and another sync would say nothing of it.
+//! What cannot be written (the disk is full, as some file systems say only when they sync) is written later, all of it
+//! anew: the old file is as it was. Only a sync of the directory that failed is the end: which of both files a crash
+//! would leave is unknown, and another sync would say nothing of it.
 //!
-//! The lock is on a file, so it says nothing of a directory that was removed and made again: there another coordinator may have
-//! its own. Who does not find its lock there any more ends.
+//! The lock is on a file, so it says nothing of a directory that was removed and made again: there another coordinator
+//! may have its own. Who does not find its lock there any more ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -127,8 +127,8 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// With all above it, if it is not there. What was made is synced where that is allowed; the one right above always is: it may
-/// have been made by a process that died before it synced.
+/// With all above it, if it is not there. What was made is synced where that is allowed; the one right above always is:
+/// it may have been made by a process that died before it synced.
 fn make(path: &Path) -> io::Result<()> {
     let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
     let made = path.ancestors().take_while(is_missing).count().max(1);

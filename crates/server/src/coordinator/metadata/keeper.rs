@@ -137,8 +137,8 @@ impl Worker {
         }
     }
 
-    /// Does what is due; how long nothing else is. For a loop that stands still nothing is done: its lease is to end, so that
-    /// another one leads.
+    /// Does what is due; how long nothing else is. For a loop that stands still nothing is done: its lease is to end,
+    /// so that another one leads.
     fn turn(&mut self) -> anyhow::Result<Duration> {
         if self.untaken.load(Ordering::Acquire) >= UNTAKEN_MAX {
             return Ok(STILL);

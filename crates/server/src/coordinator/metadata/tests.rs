@@ -26,8 +26,8 @@ const POLL: Duration = Duration::from_secs(3600);
 /// How long something that is about to happen is waited for.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The directory, which nobody holds for long: a process that another test is starting has the lock of this one, too, until it
-/// runs its own program.
+/// The directory, which nobody holds for long: a process that another test is starting has the lock of this one, too,
+/// until it runs its own program.
 fn directory(path: &Path) -> Directory {
     let began = Instant::now();
     loop {

@@ -7,12 +7,13 @@
 //!   who sent something --------'-------'
 //! ```
 //!
-//! Those that have something to say are read one after the other, in each turn for a bounded time (see `reading`). So no
-//! turn gets long because many clients send much, and what was asked is answered in between. What is long waits while
-//! clients store too much together, in the order in which it came.
+//! Those that have something to say are read one after the other, in each turn for a bounded time (see `reading`). So
+//! no turn gets long because many clients send much, and what was asked is answered in between. What is long waits
+//! while clients store too much together, in the order in which it came.
 //!
 //! A session that leaves input, because it waits for a reply or too much is in flight, is shown it again when one of
-//! its replies came or the client took some of its output, or some was put aside (see `backlog`). Where it leaves the beginning of a request, it is given more.
+//! its replies came or the client took some of its output, or some was put aside (see `backlog`). Where it leaves the
+//! beginning of a request, it is given more.
 //!
 //! Must not know: what clients ask, who owns it, nodes, other gateways.
 

@@ -1,5 +1,5 @@
-//! Who is read next: in the order in which they had something to say, each once in a turn, and for a bounded time in all.
-//! Who was not read is first in the next turn.
+//! Who is read next: in the order in which they had something to say, each once in a turn, and for a bounded time in
+//! all. Who was not read is first in the next turn.
 //!
 //! Must not know: who they are, what they say.
 

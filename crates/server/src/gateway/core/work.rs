@@ -15,8 +15,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// A turn begins. `worked_us`: of the thread, since it began. What it worked since the turn before, at most; 0 where that
-    /// is too short to matter.
+    /// A turn begins. `worked_us`: of the thread, since it began. What it worked since the turn before, at most; 0
+    /// where that is too short to matter.
     pub fn since_last_turn(&mut self, now_us: u64, worked_us: impl FnOnce() -> u64) -> u64 {
         let turn_us = now_us.saturating_sub(std::mem::replace(&mut self.turn_us, now_us));
         if now_us < self.looked_us + LOOK_EVERY_US {

@@ -87,7 +87,8 @@ impl World {
         self.crash_coordinator_number(place, away_us);
     }
 
-    /// A coordinator's process stands still when its records are to leave for the store, the next time; they leave after it.
+    /// A coordinator's process stands still when its records are to leave for the store, the next time; they leave
+    /// after it.
     pub fn stall_coordinator_at_save(&mut self, stall_us: u64) {
         self.control.stalls_at_save_us = Some(stall_us);
     }

@@ -13,8 +13,8 @@ use shorttail_coordinator::claim::{Answer, Found, Outcome, Question, Step};
 use super::{Asked, ControlEvent, Event, STORE, World, endpoint_of_coordinator};
 use crate::world::{CLUSTER, Violation};
 
-/// How long a question takes to the store, or an answer from there: on average, and at most; one in ten takes much longer,
-/// and a few of those longer than anybody waits.
+/// How long a question takes to the store, or an answer from there: on average, and at most; one in ten takes much
+/// longer, and a few of those longer than anybody waits.
 const WAY_US: u64 = 2_000;
 const WAY_US_MAX: u64 = 40_000;
 const LONG_WAY_US: std::ops::Range<u64> = 50_000..500_000;

@@ -1,13 +1,14 @@
-//! Real coordinators in the simulated world: their machines, the metadata store between them, and the members' connections.
+//! Real coordinators in the simulated world: their machines, the metadata store between them, and the members'
+//! connections.
 //!
 //! ```text
 //! store <--questions, late-- coordinators' processes <==control protocol over the network==> gateways, nodes
 //! (store.rs)   (keeper.rs)    (process.rs)                                                    (member.rs, search.rs)
 //! ```
 //! One of them leads, as the server decides it: by a key in the store that ends with a lease. What the machine says is
-//! done in its order: what comes after a `Persist` leaves when the store has the records. A process that dies loses what
-//! the store does not have, and whoever leads next begins with what it has. Messages travel in the frames of the control
-//! protocol, over sessions that are cut and break as others do.
+//! done in its order: what comes after a `Persist` leaves when the store has the records. A process that dies loses
+//! what the store does not have, and whoever leads next begins with what it has. Messages travel in the frames of the
+//! control protocol, over sessions that are cut and break as others do.
 //!
 //! Must not know: what the machine decides. Deviations from the server: a single coordinator leads whenever it can read
 //! its store, as over a directory; members look for another coordinator by code of their own.

@@ -1,5 +1,5 @@
-//! Flushes where several gateways share the partitions: gathered by what the server gathers by ([`Gather`]), their parts on the
-//! ways that the server's take.
+//! Flushes where several gateways share the partitions: gathered by what the server gathers by ([`Gather`]), their
+//! parts on the ways that the server's take.
 //!
 //! ```text
 //! client --flush--> Gather --part--> engine of that epoch, here, while it serves
@@ -8,8 +8,8 @@
 //! part of an epoch that is no more the owner's, or whose time is over --> back: asked of whoever owns it then
 //! gateway that was asked dies, a connection breaks, no answer in time --> unknown
 //! ```
-//! Must not know: what a flush does. Deviations from the server: a gateway has one core; what was asked of a gateway that the
-//! coordinator takes for dead is waited for, as long as may be.
+//! Must not know: what a flush does. Deviations from the server: a gateway has one core; what was asked of a gateway
+//! that the coordinator takes for dead is waited for, as long as may be.
 
 use std::collections::BTreeMap;
 

@@ -104,8 +104,8 @@ fn an_object_that_is_overwritten_is_counted_and_listed_once() {
     }
 }
 
-/// Its record, which comes late, tells that it is over by then. It may have got a longer life in the meantime, under a record that this
-/// step does not know.
+/// Its record, which comes late, tells that it is over by then. It may have got a longer life in the meantime, under a
+/// record that this step does not know.
 #[test]
 fn an_object_that_was_alive_when_it_was_listed_is_in_the_list() {
     let later = |engine: &mut Engine<AnyCommand>, ms| engine.now.unix_ms.0 += ms;
@@ -123,8 +123,8 @@ fn an_object_that_was_alive_when_it_was_listed_is_in_the_list() {
     assert_eq!(names(&mut engine, 0), Vec::<Vec<u8>>::new(), "it was over when it was listed");
 }
 
-/// What is damaged on its way is right when it is asked for again. Whatever is damaged is asked for a few times more, and
-/// what cannot be read for another reason is not.
+/// What is damaged on its way is right when it is asked for again. Whatever is damaged is asked for a few times more,
+/// and what cannot be read for another reason is not.
 #[test]
 fn a_step_that_met_damage_begins_anew_a_few_times() {
     let (mut engine, stripe, bytes) = engine_with_a_record_elsewhere(b"value");

@@ -64,7 +64,8 @@ impl Scene {
         self.engine.index.insert(key.slot, key.tag(), location);
     }
 
-    /// A value without an end is durable in the second stripe. The record that it replaces was compared already, or not yet.
+    /// A value without an end is durable in the second stripe. The record that it replaces was compared already, or not
+    /// yet.
     fn write(&mut self, is_compared: bool) {
         if is_compared {
             let (key, [from, to]) = (self.engine.key_ref(KEY), [0, 1].map(|place| self.location(place)));

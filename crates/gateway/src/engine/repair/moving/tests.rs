@@ -1,4 +1,5 @@
-//! A stripe of nodes 0 to 3 in RS(2,2) of which node 0 gives its chunk to node 4, or 5, or lost it: who is told what, and when.
+//! A stripe of nodes 0 to 3 in RS(2,2) of which node 0 gives its chunk to node 4, or 5, or lost it: who is told what,
+//! and when.
 
 use shorttail_units::{CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, PartitionId, StripeId};
 use shorttail_wire::node::{NodeReply, NodeRequest, Refusal, next_frame};
@@ -349,8 +350,8 @@ fn scene_of_domains() -> Scene {
     scene
 }
 
-/// The other one of its domain is slow, and nobody else is to have the chunk. That holds up nothing; for some seconds it is
-/// waited for.
+/// The other one of its domain is slow, and nobody else is to have the chunk. That holds up nothing; for some seconds
+/// it is waited for.
 #[test]
 fn a_chunk_that_only_a_slow_node_is_to_have_goes_elsewhere_in_the_end() {
     let mut scene = scene_of_domains();
@@ -436,8 +437,8 @@ fn r11_a_move_that_was_not_made_is_made_when_its_target_has_freed_the_chunk() {
     scene.begin(4);
 }
 
-/// A node confirms that it freed what it had before the chunk came back to it, when the stripe is gone and it is to free
-/// that, too: the stripe exists until it did (rule R3).
+/// A node confirms that it freed what it had before the chunk came back to it, when the stripe is gone and it is to
+/// free that, too: the stripe exists until it did (rule R3).
 #[test]
 fn r3_a_late_answer_to_a_free_does_not_count_for_the_next() {
     let mut scene = scene();
@@ -464,8 +465,8 @@ fn r11_a_free_names_more_than_any_earlier_owner_ever_gave() {
     assert!(before < up_to && up_to < scene.counts().0.next(epoch));
 }
 
-/// An owner before this one told node 0 to free the chunk, and died before it told others who holds it: node 0 is still a
-/// member, and knows of a higher number than this owner.
+/// An owner before this one told node 0 to free the chunk, and died before it told others who holds it: node 0 is still
+/// a member, and knows of a higher number than this owner.
 #[test]
 fn a_member_that_refuses_its_own_chunk_is_ordered_it_under_a_later_number() {
     let mut scene = scene();

@@ -156,8 +156,8 @@ fn what_a_turn_took_beside_its_work_is_a_pause() {
     assert_eq!(phase(&engine), NodePhase::Suspect);
 }
 
-/// Fifteen reads are under way at any time, and one is answered each 10 ms, as long as `is_answered` says of when it was
-/// asked and when that would be; when the node became suspect.
+/// Fifteen reads are under way at any time, and one is answered each 10 ms, as long as `is_answered` says of when it
+/// was asked and when that would be; when the node became suspect.
 fn read_through_a_full_link(engine: &mut Engine<AnyCommand>, is_answered: impl Fn(u64, u64) -> bool) -> Option<u64> {
     const EVERY_US: u64 = 10_000;
     let mut asked: VecDeque<_> = (0..15).map(|_| (0, ask(engine, 0))).collect();

@@ -379,7 +379,8 @@ fn what_was_locked_is_moved_later_though_memory_is_cramped() {
     assert!(scene.keys.contains(KEY));
 }
 
-/// A void record of which one node alone knows: what it ended might come back, and with it what later records ended there.
+/// A void record of which one node alone knows: what it ended might come back, and with it what later records ended
+/// there.
 #[test]
 fn while_a_control_record_is_in_doubt_everything_of_its_partition_stays() {
     let void = Control::Void(id(0)).encode();

@@ -226,7 +226,8 @@ fn who_changes_a_key_waits_with_all_that_many_clients_pipeline() {
     assert_eq!(told.len(), 1 + 10_240);
 }
 
-/// What clients hear, each of one line, that wait for a key which is `old`, after `happens` to their first round. In the order of lines.
+/// What clients hear, each of one line, that wait for a key which is `old`, after `happens` to their first round. In
+/// the order of lines.
 fn told_of(old: &str, lines: &[&str], happens: fn(&mut Engine<AnyCommand>, PoolKey)) -> Vec<String> {
     let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
     ask_as(&mut engine, 1, old.as_bytes());

@@ -1,4 +1,5 @@
-//! Reads whose values are replaced while they wait for room or whose pieces are hard to get, and writes beside a pause of their owner.
+//! Reads whose values are replaced while they wait for room or whose pieces are hard to get, and writes beside a pause
+//! of their owner.
 
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{Epoch, Now, Version};
@@ -159,8 +160,8 @@ fn answer(engine: &mut Engine<AnyCommand>, chunks: &[Vec<u8>]) -> Vec<u16> {
     asked
 }
 
-/// RS(4,2): the node of piece 1 is late when the read begins, one parity is damaged, and the other one's node is dead. When it
-/// shows the late one is in use again, or still late.
+/// RS(4,2): the node of piece 1 is late when the read begins, one parity is damaged, and the other one's node is dead.
+/// When it shows the late one is in use again, or still late.
 #[test]
 fn a_piece_that_was_gone_round_is_read_where_the_parities_do_not_help() {
     for is_back in [true, false] {

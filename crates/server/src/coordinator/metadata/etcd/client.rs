@@ -24,8 +24,9 @@ use super::super::Trouble;
 use super::messages::{Authenticated, Complaint};
 use crate::config::{EtcdConfig, EtcdTls};
 
-/// Unless something is written, a member that is well answers in milliseconds. When one hangs that was asked to prolong a lease, another one must be asked
-/// before nine tenths of it are over: a third, this, the rest after a question in vain (250 ms).
+/// Unless something is written, a member that is well answers in milliseconds. When one hangs that was asked to prolong
+/// a lease, another one must be asked before nine tenths of it are over: a third, this, the rest after a question in
+/// vain (250 ms).
 pub const TIMEOUT: Duration = Duration::from_millis(600);
 /// Bytes of an answer: the largest state that etcd takes in a transaction (1.5 MiB) in base64, and its frame.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
@@ -40,7 +41,8 @@ const PEM_BYTES_MAX: u64 = 1 << 20;
 const INVALID_ARGUMENT: i64 = 3;
 const NOT_FOUND: i64 = 5;
 const UNAUTHENTICATED: i64 = 16;
-/// What is said of a lease that is not there. A path that is not there has the same code, and nothing follows from that.
+/// What is said of a lease that is not there. A path that is not there has the same code, and nothing follows from
+/// that.
 const NO_LEASE: &str = "lease not found";
 /// What a token is refused with, as an invalid argument, once users or roles were changed, or etcd came to want one.
 const TOKEN_TOO_OLD: [&str; 2] = ["revision of auth store is old", "user name is empty"];
@@ -87,7 +89,8 @@ impl Client {
     }
 
     /// # Errors
-    /// [`Trouble::Away`] when no member answers or etcd refuses, [`Trouble::Lapsed`] when the lease that was named is not there.
+    /// [`Trouble::Away`] when no member answers or etcd refuses, [`Trouble::Lapsed`] when the lease that was named is
+    /// not there.
     pub fn ask<A: DeserializeOwned>(&mut self, path: &str, question: &Value) -> Result<A, Trouble> {
         self.ask_within(path, question, TIMEOUT)
     }

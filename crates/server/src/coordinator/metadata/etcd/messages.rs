@@ -113,7 +113,8 @@ pub struct Authenticated {
     pub token: String,
 }
 
-/// What is said instead of an answer; streams, as that of a lease, wrap it once more. Since 3.6 etcd names things otherwise.
+/// What is said instead of an answer; streams, as that of a lease, wrap it once more. Since 3.6 etcd names things
+/// otherwise.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Complaint {

@@ -185,8 +185,8 @@ fn what_a_process_left_half_written_does_not_count() {
     }
 }
 
-/// What the system still holds of it is unknown: the state of before is not replaced by it. A disk may say only then that it
-/// is full.
+/// What the system still holds of it is unknown: the state of before is not replaced by it. A disk may say only then
+/// that it is full.
 #[test]
 fn a_file_that_cannot_be_synced_replaces_nothing_and_is_written_anew() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
-//! What coordinators hear of each other over a real etcd. None of them looks by itself: they would look an hour later. But
-//! one that hears nothing.
+//! What coordinators hear of each other over a real etcd. None of them looks by itself: they would look an hour later.
+//! But one that hears nothing.
 
 use std::sync::Arc;
 use std::time::Instant;

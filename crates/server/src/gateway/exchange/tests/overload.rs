@@ -91,8 +91,8 @@ fn a_request_of_very_many_keys_does_not_hold_up_a_turn() {
     assert!(passes >= KEYS / ANSWERS_PER_PASS);
 }
 
-/// What clients store together while their nodes say nothing is bounded, what others ask goes on, and in the end all have
-/// their answers.
+/// What clients store together while their nodes say nothing is bounded, what others ask goes on, and in the end all
+/// have their answers.
 #[test]
 fn what_clients_store_at_once_is_bounded() {
     const SESSIONS: u64 = 200;

@@ -1,5 +1,5 @@
-//! Members that do not hold what they are to hold, of which nobody knew: whatever they refuse for that shows it, so that
-//! no repair and no move fails for the same reason for ever.
+//! Members that do not hold what they are to hold, of which nobody knew: whatever they refuse for that shows it, so
+//! that no repair and no move fails for the same reason for ever.
 
 use shorttail_units::{OpNumber, Slot};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, InspectReport, Members, Scanned};
@@ -160,8 +160,8 @@ fn another_node_rebuilds_what_one_does_not_reach_all_of() {
     scene.engine.check_invariants();
 }
 
-/// A member was away when the stripe was read, and told before the new owner serves that it holds nothing, though its memory
-/// is old enough.
+/// A member was away when the stripe was read, and told before the new owner serves that it holds nothing, though its
+/// memory is old enough.
 #[test]
 fn who_was_away_when_a_stripe_was_read_lacks_what_it_does_not_show() {
     let mut scene = scene();
@@ -264,7 +264,8 @@ fn a_parity_is_to_blame_for_what_is_wrong_though_all_data_chunks_are_right() {
     assert_eq!(parities, [2, 3], "each in its turn");
 }
 
-/// Members know of others under the number of an order for a chunk's own node, and refuse it: the next one has a later number.
+/// Members know of others under the number of an order for a chunk's own node, and refuse it: the next one has a later
+/// number.
 #[test]
 fn a_number_that_members_refuse_is_not_given_again() {
     let mut scene = scene();

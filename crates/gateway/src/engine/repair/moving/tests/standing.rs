@@ -1,5 +1,5 @@
-//! A node of two cores that is away for one of them: the session with the other one stands, and that core goes on with what
-//! it was ordered.
+//! A node of two cores that is away for one of them: the session with the other one stands, and that core goes on with
+//! what it was ordered.
 
 use shorttail_units::ClusterId;
 use shorttail_wire::node::{HelloReply, PROTOCOL_VERSION, Scanned};

@@ -74,7 +74,8 @@ fn who_lets_go_reclaims_memory_for_a_flush_that_holds_up_writes() {
     assert!(!engine.may_reclaim(), "writes are refused");
 }
 
-/// The floor that is declared late is above all that was stored meanwhile: so nothing is where there is no place for it.
+/// The floor that is declared late is above all that was stored meanwhile: so nothing is where there is no place for
+/// it.
 #[test]
 fn what_is_acknowledged_after_the_time_of_a_flush_that_finds_no_place_stays() {
     let mut engine = engine_without_room(PartitionId(1));
