@@ -102,6 +102,8 @@ impl World {
         }
         self.replace_gateways();
         self.insist_on_all(&keys, &Action::Get);
+        // With fewer nodes nothing may be written.
+        self.run_until(self.now_us() + LAST_NODES_AWAY_US);
         self.insist_on_all(&keys, &Action::Delete);
         self.replace_gateways();
         self.insist_on_all(&keys, &Action::Get);
