@@ -179,7 +179,7 @@ fn the_time_that_repair_takes_is_told_by_what_was_rebuilt_of_late() {
     let mut left = None;
     for second in 1..=4 {
         cluster.scene.now.mono_us += 1_000_000;
-        left = tell(&mut cluster, pieces + second * 1_000, bytes + (second * 1_000 << 16));
+        left = tell(&mut cluster, pieces + second * 1_000, bytes + ((second * 1_000) << 16));
     }
     assert_eq!(left, Some(9));
 }
