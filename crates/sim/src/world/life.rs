@@ -22,6 +22,8 @@ const SCRUB_PASS_US: u64 = 10_000_000;
 /// Attempts at a final read or delete, and the time between two.
 const ATTEMPTS_MAX: u32 = 20;
 const ATTEMPT_US: u64 = 200_000;
+/// So many of a million runs end with owners that know nothing, as that takes more than half as long again.
+const ENDS_AFRESH_PPM: u32 = 300_000;
 /// At the end, nodes that lose their memory and gateways that begin anew are away for so long.
 const LAST_NODES_AWAY_US: u64 = 3_000_000;
 const LAST_GATEWAYS_AWAY_US: u64 = 10_000;
@@ -97,15 +99,20 @@ impl World {
             self.await_rebuilt();
         }
         self.audit();
-        if !is_full {
-            self.lose_victims();
+        let ends_afresh = self.rng.chance_ppm(ENDS_AFRESH_PPM);
+        if ends_afresh {
+            if !is_full {
+                self.lose_victims();
+            }
+            self.replace_gateways();
+            self.insist_on_all(&keys, &Action::Get);
+            // With fewer nodes nothing may be written.
+            self.run_until(self.now_us() + LAST_NODES_AWAY_US);
         }
-        self.replace_gateways();
-        self.insist_on_all(&keys, &Action::Get);
-        // With fewer nodes nothing may be written.
-        self.run_until(self.now_us() + LAST_NODES_AWAY_US);
         self.insist_on_all(&keys, &Action::Delete);
-        self.replace_gateways();
+        if ends_afresh {
+            self.replace_gateways();
+        }
         self.insist_on_all(&keys, &Action::Get);
         if self.failure.is_some() {
             return;
