@@ -2,7 +2,8 @@
 //!
 //! Owners ask what a core holds of their partitions, and later what of that changed. So stripes are kept in order by
 //! partition, each chunk knows the last change that touched it, and what was freed lately is remembered. That there is
-//! a core counts as the first change of this process; an open chunk always counts as changed.
+//! a core counts as the first change of this process; an open chunk always counts as changed. Which sealed chunks were
+//! touched lately is remembered too, so that of a million nobody looks at more than those.
 //!
 //! Must not know: what a chunk holds.
 
@@ -12,7 +13,7 @@ use std::ops::Bound;
 use shorttail_units::{PartitionId, StripeId};
 
 use crate::arena::Allocation;
-use crate::limits::FREES_REMEMBERED_MAX;
+use crate::limits::{FREES_REMEMBERED_MAX, TOUCHES_REMEMBERED_MAX};
 use crate::open_state::OpenState;
 use crate::stripe_map::StripeMap;
 
@@ -54,6 +55,13 @@ struct Freed {
     stripe: StripeId,
 }
 
+/// A sealed chunk changed.
+#[derive(Debug)]
+struct Touched {
+    change: u64,
+    stripe: StripeId,
+}
+
 #[derive(Debug)]
 pub(crate) struct Chunks {
     by_stripe: StripeMap<Chunk>,
@@ -62,7 +70,17 @@ pub(crate) struct Chunks {
     freed: VecDeque<Freed>,
     /// The last one that is not remembered any more.
     forgotten: u64,
+    /// Those that are open, and some that were: no change of them is in `touched`.
+    opened: BTreeSet<StripeId>,
+    /// How many of them there are before it is looked which are open.
+    opened_max: usize,
+    touched: VecDeque<Touched>,
+    /// As `forgotten`.
+    touched_forgotten: u64,
 }
+
+/// How many chunks may count as open before it is looked whether they are, at least.
+const OPENED_MIN: usize = 64;
 
 impl Default for Chunks {
     fn default() -> Self {
@@ -72,6 +90,10 @@ impl Default for Chunks {
             change: 1,
             freed: VecDeque::new(),
             forgotten: 0,
+            opened: BTreeSet::new(),
+            opened_max: OPENED_MIN,
+            touched: VecDeque::new(),
+            touched_forgotten: 0,
         }
     }
 }
@@ -104,7 +126,24 @@ impl Chunks {
         let chunk = self.by_stripe.get_mut(&stripe.raw())?;
         self.change += 1;
         chunk.changed = self.change;
+        if chunk.open.is_none() && !self.opened.contains(&stripe) {
+            self.touched.push_back(Touched { change: self.change, stripe });
+            if self.touched.len() > TOUCHES_REMEMBERED_MAX {
+                self.touched_forgotten = self.touched.pop_front().map_or(0, |touched| touched.change);
+            }
+        }
         Some(chunk)
+    }
+
+    /// Those that are open no more count as changed once more, and are remembered as others are from then on.
+    fn look_which_are_open(&mut self) {
+        let by_stripe = &self.by_stripe;
+        let is_closed = |stripe: &StripeId| by_stripe.get(&stripe.raw()).is_none_or(|chunk| chunk.open.is_none());
+        let closed: Vec<StripeId> = self.opened.extract_if(.., is_closed).collect();
+        self.opened_max = OPENED_MIN.max(2 * self.opened.len());
+        for stripe in closed {
+            self.touch(stripe);
+        }
     }
 
     pub fn insert(
@@ -114,17 +153,22 @@ impl Chunks {
         allocation: Allocation,
         open: Option<Box<OpenState>>,
     ) {
-        self.change += 1;
-        let chunk = Chunk { allocation, open, partition, changed: self.change };
+        let is_open = open.is_some();
+        let chunk = Chunk { allocation, open, partition, changed: 0 };
         if let Some(before) = self.by_stripe.insert(stripe.raw(), chunk) {
             self.drop_place(before.partition, stripe);
         }
         self.by_partition.entry(partition).or_default().insert(stripe);
+        if is_open && self.opened.insert(stripe) && self.opened.len() > self.opened_max {
+            self.look_which_are_open();
+        }
+        self.touch(stripe);
     }
 
     pub fn remove(&mut self, stripe: StripeId) -> Option<Chunk> {
         let chunk = self.by_stripe.remove(&stripe.raw())?;
         self.drop_place(chunk.partition, stripe);
+        self.opened.remove(&stripe);
         self.change += 1;
         self.freed.push_back(Freed { change: self.change, partition: chunk.partition, stripe });
         if self.freed.len() > FREES_REMEMBERED_MAX {
@@ -180,6 +224,9 @@ impl Chunks {
     /// The lowest of those that are wanted. An open one always counts as changed.
     pub fn changed(&self, wanted: Wanted<'_>) -> Vec<(StripeId, &Chunk)> {
         let has_changed = |chunk: &Chunk| chunk.changed > wanted.since || chunk.open.is_some();
+        if wanted.since > 0 && wanted.since >= self.touched_forgotten {
+            return self.touched_since(wanted, has_changed);
+        }
         let mut found = Vec::new();
         let mut take = |stripes: &BTreeSet<StripeId>| {
             let later = stripes.range((Bound::Excluded(wanted.after), Bound::Unbounded));
@@ -198,6 +245,18 @@ impl Chunks {
         found
     }
 
+    /// As [`Chunks::changed`], when all is remembered that was touched since.
+    fn touched_since(&self, wanted: Wanted<'_>, has_changed: impl Fn(&Chunk) -> bool) -> Vec<(StripeId, &Chunk)> {
+        let later = self.touched.partition_point(|touched| touched.change <= wanted.since);
+        let touched = self.touched.range(later..).map(|touched| touched.stripe);
+        let above: BTreeSet<StripeId> =
+            touched.chain(self.opened.iter().copied()).filter(|&stripe| stripe > wanted.after).collect();
+        let of: BTreeSet<PartitionId> = wanted.partitions.iter().copied().collect();
+        let is_wanted = |chunk: &Chunk| has_changed(chunk) && (of.is_empty() || of.contains(&chunk.partition));
+        let chunks = above.into_iter().filter_map(|stripe| Some((stripe, self.get(stripe)?)));
+        chunks.filter(|(_, chunk)| is_wanted(chunk)).take(wanted.count).collect()
+    }
+
     /// Asserts everything that must hold between operations.
     pub fn check_invariants(&self) {
         let placed =
@@ -210,5 +269,100 @@ impl Chunks {
         assert_eq!(count, self.len(), "every chunk has a place");
         assert!(self.by_stripe.values().all(|chunk| chunk.changed <= self.change), "changes are counted");
         assert!(self.freed.len() <= FREES_REMEMBERED_MAX, "frees are bounded");
+        let last: BTreeMap<StripeId, u64> =
+            self.touched.iter().map(|touched| (touched.stripe, touched.change)).collect();
+        for (stripe, chunk) in self.iter().filter(|(stripe, _)| !self.opened.contains(stripe)) {
+            assert!(chunk.open.is_none(), "{stripe:?} is open");
+            let is_old = chunk.changed <= self.touched_forgotten;
+            assert!(is_old || last.get(&stripe) == Some(&chunk.changed), "{stripe:?}: its change is remembered");
+        }
+        assert!(self.touched.len() <= TOUCHES_REMEMBERED_MAX, "so are touches");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arena::Arena;
+    use crate::open_state::DataLog;
+
+    const PARTITIONS: u16 = 3;
+
+    fn stripe_of(number: u64) -> StripeId {
+        StripeId::from_raw(1 + number)
+    }
+
+    /// What is found by looking at every chunk.
+    fn changed_by_looking(chunks: &Chunks, wanted: Wanted<'_>) -> Vec<StripeId> {
+        let is_wanted = |stripe: StripeId, chunk: &Chunk| {
+            (chunk.changed > wanted.since || chunk.open.is_some())
+                && stripe > wanted.after
+                && (wanted.partitions.is_empty() || wanted.partitions.contains(&chunk.partition))
+        };
+        let all: BTreeMap<StripeId, &Chunk> = chunks.iter().collect();
+        let found = all.into_iter().filter(|&(stripe, chunk)| is_wanted(stripe, chunk));
+        found.map(|(stripe, _)| stripe).take(wanted.count).collect()
+    }
+
+    /// One step: what is done, and to which stripe.
+    fn step(chunks: &mut Chunks, allocation: Allocation, what: u8, number: u64) {
+        let stripe = stripe_of(number);
+        let partition = PartitionId((number % u64::from(PARTITIONS)) as u16);
+        match what {
+            0 => chunks.insert(stripe, partition, allocation, None),
+            1 => chunks.insert(stripe, partition, allocation, Some(Box::new(OpenState::Data(DataLog::default())))),
+            2 => drop(chunks.remove(stripe)),
+            // Sealed, as by its owner.
+            3 => drop(chunks.touch(stripe).map(|chunk| chunk.open = None)),
+            _ => drop(chunks.touch(stripe)),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_changed_is_found_whether_it_is_remembered_or_not(
+            steps in proptest::collection::vec((0u8..5, 0u64..300), 1..400),
+            count in 1usize..50,
+        ) {
+            let mut arena = Arena::new(1 << 20).expect("memory");
+            let allocation = arena.allocate(1).expect("room");
+            let mut chunks = Chunks::default();
+            let mut marks = vec![chunks.change()];
+            for (place, (what, number)) in steps.into_iter().enumerate() {
+                step(&mut chunks, allocation, what, number);
+                if place % 16 == 0 {
+                    chunks.check_invariants();
+                    marks.push(chunks.change());
+                    for &since in marks.iter().rev().take(5) {
+                        for partitions in [&[][..], &[PartitionId(1)], &[PartitionId(0), PartitionId(2)]] {
+                            for after in [StripeId::default(), stripe_of(number)] {
+                                let wanted = Wanted { partitions, since, after, count };
+                                let found: Vec<StripeId> =
+                                    chunks.changed(wanted).into_iter().map(|(stripe, _)| stripe).collect();
+                                prop_assert_eq!(found, changed_by_looking(&chunks, wanted));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_remembered_is_looked_for() {
+        let mut arena = Arena::new(1 << 20).expect("memory");
+        let allocation = arena.allocate(1).expect("room");
+        let mut chunks = Chunks::default();
+        (0..TOUCHES_REMEMBERED_MAX as u64 + 2).for_each(|number| step(&mut chunks, allocation, 0, number));
+        chunks.check_invariants();
+        assert!(chunks.touched_forgotten > 1);
+        for since in [1, 2, chunks.touched_forgotten, chunks.touched_forgotten + 1, chunks.change()] {
+            let wanted = Wanted { partitions: &[], since, after: StripeId::default(), count: usize::MAX };
+            let found: Vec<StripeId> = chunks.changed(wanted).into_iter().map(|(stripe, _)| stripe).collect();
+            assert_eq!(found, changed_by_looking(&chunks, wanted), "{since}");
+            assert_eq!(found.len() as u64, chunks.change() - since);
+        }
     }
 }

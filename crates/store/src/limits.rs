@@ -72,6 +72,9 @@ pub const FREED_MARKS_MAX: usize = 16_384;
 /// Freed chunks that are remembered to tell owners what changed since they asked last. Each takes 24 bytes.
 pub const FREES_REMEMBERED_MAX: usize = 16_384;
 
+/// The same of sealed chunks that changed: what fast writers seal in some seconds. Each takes 16 bytes.
+pub const TOUCHES_REMEMBERED_MAX: usize = 65_536;
+
 /// Chunk reports in one answer to a scan: below the largest frame with 80 members each.
 pub const SCAN_COUNT_MAX: usize = 4096;
 
