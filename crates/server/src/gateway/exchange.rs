@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -38,10 +38,12 @@ use shorttail_wire::control::{Terms, View};
 use super::ToCore;
 use super::followers::Followers;
 use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS};
-use super::neighbours::{Identity, Neighbours, Outcome};
+use super::neighbours::{Identity, Neighbours, NotAsked, Outcome};
 use super::table::{Owner, Table};
 use super::tenures::Tenures;
-use super::waiting::{NEWS_US_MAX, REST_US, STATS_WAIT_US_MAX, WAIT_US_MAX, Waiter, Waiting, WaitingTotal};
+use super::waiting::{
+    BEHIND_US_MAX, NEWS_US_MAX, REST_US, STATS_WAIT_US_MAX, WAIT_US_MAX, Waiter, Waiting, WaitingTotal,
+};
 use super::writes::Writes;
 use crate::net::Outlet;
 
@@ -85,6 +87,8 @@ pub struct Exchange {
     over: Vec<Engine<AnyCommand>>,
     neighbours: Neighbours,
     waiting: Waiting,
+    /// Partitions of which some wait for an owner that answers less than it is to be asked; since when.
+    behind: BTreeMap<u16, u64>,
     followers: Followers,
     /// By partition: requests that another core was asked and did not answer.
     passed: Vec<u32>,
@@ -119,6 +123,7 @@ impl Exchange {
             over: Vec::new(),
             neighbours: Neighbours::new(place.identity),
             waiting: Waiting::new(waiting),
+            behind: BTreeMap::new(),
             followers: Followers::default(),
             passed: vec![0; usize::from(config.partition_count)],
             gather: Gather::new(GATHER_CONNECTIONS + place.core as u64),
@@ -282,7 +287,10 @@ impl Exchange {
             if self.passed.get(usize::from(waiter.ask.partition)).is_some_and(|&count| count > 0) {
                 return Some(waiter);
             }
-            return self.neighbours.ask(owner.gateway, waiter);
+            return match self.neighbours.ask(now.mono_us, owner.gateway, waiter)? {
+                NotAsked::Away(waiter) => Some(waiter),
+                NotAsked::Behind(waiter) => self.wait_for_one_behind(now, waiter),
+            };
         }
         let core = usize::from(waiter.ask.partition) % self.cores.len();
         if core != self.place.core {
@@ -306,6 +314,18 @@ impl Exchange {
         None
     }
 
+    /// Back, if it may wait on. Its owner is behind with what it was asked, and would do what waited for long too late.
+    fn wait_for_one_behind(&mut self, now: Now, waiter: Waiter) -> Option<Waiter> {
+        // What waited while nobody owned the partition has this time from then on.
+        let since_us = *self.behind.entry(waiter.ask.partition).or_insert(now.mono_us);
+        let came_us = waiter.deadline_us.saturating_sub(WAIT_US_MAX);
+        if now.mono_us < since_us.max(came_us) + BEHIND_US_MAX {
+            return Some(waiter);
+        }
+        self.refuse(&waiter, StoreError::Overloaded);
+        None
+    }
+
     /// Did its tenure end, and it should have heard by now of who follows?
     fn hears_nothing(&self, now: Now, epoch: u32) -> bool {
         now.mono_us.checked_sub(NEWS_US_MAX).is_some_and(|before_us| self.tenures.has_ended(epoch, before_us))
@@ -325,6 +345,7 @@ impl Exchange {
             }
         }
         self.take_loose(now);
+        self.behind.retain(|&partition, _| self.waiting.has_of(partition));
     }
 
     fn is_own(&self, partition: u16) -> bool {

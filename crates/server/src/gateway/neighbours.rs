@@ -10,6 +10,7 @@
 //! A connection breaks by itself, or because the other gateway takes nothing of what it is to be sent. Requests of a
 //! turn leave together. Must not know: where else a request could go.
 
+mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use shorttail_wire::gateway::{
     Body, GATEWAY_PROTOCOL_VERSION, Hello, Kind, Refusal, next_frame, next_header, put_frame,
 };
 
+use self::pace::{Pace, weight_of};
 use super::limits::{
     ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US, NEIGHBOUR_OUTBOX_BYTES_MAX, STUCK_US_MAX,
     UNCONFIRMED_MS_MAX,
@@ -54,10 +56,23 @@ pub enum Outcome {
     Unknown(Waiter),
 }
 
+/// A request that another gateway is not asked now, and why.
+#[derive(Debug)]
+pub enum NotAsked {
+    /// It cannot be reached, or has not begun to answer of this partition.
+    Away(Waiter),
+    /// It answers, and less than it is to be asked.
+    Behind(Waiter),
+}
+
 /// A request that another gateway was asked.
 #[derive(Debug)]
 struct Asked {
-    waiter: Waiter,
+    /// None: nobody waits for the answer any more. It is still to come, and counts until then.
+    waiter: Option<Waiter>,
+    partition: u16,
+    /// For how much of its partition's [`Pace`] it counts.
+    weight: usize,
     /// Its place in the stream, and its bytes there.
     at: u64,
     bytes: usize,
@@ -79,6 +94,8 @@ struct Neighbour {
     asked: BTreeMap<u64, Asked>,
     /// Of what is asked.
     asked_bytes: usize,
+    /// By partition.
+    paces: BTreeMap<u16, Pace>,
     retry_us: u64,
     wait_us: u64,
     /// When it was last said in the log that it refuses this one.
@@ -167,15 +184,23 @@ impl Neighbours {
     }
 
     /// Asks another gateway; the request back if that cannot be done now.
-    pub fn ask(&mut self, gateway: u16, waiter: Waiter) -> Option<Waiter> {
-        let neighbour = self.neighbours.get_mut(&gateway).filter(|neighbour| neighbour.has_room());
-        let Some(neighbour) = neighbour else { return Some(waiter) };
+    pub fn ask(&mut self, now_us: u64, gateway: u16, waiter: Waiter) -> Option<NotAsked> {
+        let neighbour = self.neighbours.get_mut(&gateway).filter(|neighbour| neighbour.is_open);
+        let Some(neighbour) = neighbour else { return Some(NotAsked::Away(waiter)) };
+        let (has_room, partition) = (neighbour.has_room(), waiter.ask.partition);
+        let pace = neighbour.paces.entry(partition).or_default();
+        pace.look(now_us);
+        if !has_room || !pace.has_room() {
+            return Some(if pace.answers() { NotAsked::Behind(waiter) } else { NotAsked::Away(waiter) });
+        }
         let (before, at) = (neighbour.outbox.len(), neighbour.put);
         waiter.ask.put(&mut neighbour.outbox, self.tag_next);
         let bytes = neighbour.outbox.len() - before;
+        let weight = weight_of(bytes);
+        pace.ask(weight);
         neighbour.put += bytes as u64;
         neighbour.asked_bytes += bytes;
-        neighbour.asked.insert(self.tag_next, Asked { waiter, at, bytes });
+        neighbour.asked.insert(self.tag_next, Asked { waiter: Some(waiter), partition, weight, at, bytes });
         self.tag_next += 1;
         None
     }
@@ -198,7 +223,7 @@ impl Neighbours {
             let Some(mut link) = neighbour.link.take() else { return outcomes };
             let mut is_sane = true;
             let end = link.read(scratch, |input| {
-                neighbour.take_frames(input, &mut outcomes).unwrap_or_else(|problem| {
+                neighbour.take_frames(now_us, input, &mut outcomes).unwrap_or_else(|problem| {
                     match problem {
                         Problem::Refused(refusal) => neighbour.tell_refusal(now_us, gateway, &refusal),
                         Problem::Foreign(problem) => {
@@ -247,19 +272,15 @@ impl Neighbours {
         std::mem::take(&mut self.has_room_again)
     }
 
-    /// Ends what was asked too long ago.
+    /// Ends what was asked too long ago. The other gateway owes an answer all the same: were it not counted, one that
+    /// is behind would be asked more and more.
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Outcome> {
-        let mut outcomes = Vec::new();
-        for neighbour in self.neighbours.values_mut() {
-            // One that was asked again has less time left than those before it.
-            let is_late = |asked: &Asked| asked.waiter.deadline_us <= now_us;
-            let late: Vec<u64> =
-                neighbour.asked.iter().filter(|(_, asked)| is_late(asked)).map(|(&tag, _)| tag).collect();
-            for waiter in late.into_iter().filter_map(|tag| neighbour.take_asked(tag)) {
-                outcomes.push(if waiter.ask.is_write() { Outcome::Unknown(waiter) } else { Outcome::Late(waiter) });
-            }
-        }
-        outcomes
+        // One that was asked again has less time left than those before it.
+        let asked = self.neighbours.values_mut().flat_map(|neighbour| neighbour.asked.values_mut());
+        let late = asked.filter_map(|asked| asked.waiter.take_if(|waiter| waiter.deadline_us <= now_us));
+        let outcome =
+            |waiter: Waiter| if waiter.ask.is_write() { Outcome::Unknown(waiter) } else { Outcome::Late(waiter) };
+        late.map(outcome).collect()
     }
 
     /// Ends connections to those that take nothing any more; to be called after what there is to send was tried.
@@ -285,11 +306,21 @@ impl Neighbours {
         neighbour.stuck_since_us = None;
         let asked = std::mem::take(&mut neighbour.asked).into_values();
         neighbour.asked_bytes = 0;
-        let outcome = |Asked { waiter, at, .. }: Asked| match at >= sent || !waiter.ask.is_write() {
+        neighbour.paces.clear();
+        let outcome = |(waiter, at): (Waiter, u64)| match at >= sent || !waiter.ask.is_write() {
             true => Outcome::Again(waiter),
             false => Outcome::Unknown(waiter),
         };
-        asked.map(outcome).collect()
+        asked.filter_map(|asked| Some((asked.waiter?, asked.at))).map(outcome).collect()
+    }
+}
+
+impl Asked {
+    /// It is waited for as if it had been asked now.
+    fn wait_from(&mut self, now_us: u64) {
+        if let Some(waiter) = &mut self.waiter {
+            waiter.deadline_us = waiter.deadline_us.max(now_us + WAIT_US_MAX);
+        }
     }
 }
 
@@ -304,6 +335,7 @@ impl Neighbour {
             put: 0,
             asked: BTreeMap::new(),
             asked_bytes: 0,
+            paces: BTreeMap::new(),
             retry_us: 0,
             wait_us: CONNECT_FIRST_US,
             refusal_told_us: None,
@@ -324,8 +356,7 @@ impl Neighbour {
     }
 
     fn has_room(&self) -> bool {
-        self.is_open
-            && self.asked.len() < ASKED_MAX
+        self.asked.len() < ASKED_MAX
             && self.asked_bytes < ASKED_BYTES_MAX
             && self.unsent_bytes() < NEIGHBOUR_OUTBOX_BYTES_MAX
     }
@@ -353,7 +384,7 @@ impl Neighbour {
         if let Some(asked) = self.asked.values_mut().rev().find(|asked| asked.at < sent)
             && sent < asked.at + asked.bytes as u64
         {
-            asked.waiter.deadline_us = asked.waiter.deadline_us.max(now_us + WAIT_US_MAX);
+            asked.wait_from(now_us);
         }
     }
 
@@ -361,10 +392,15 @@ impl Neighbour {
         self.stuck_since_us.is_some_and(|since_us| now_us >= since_us + STUCK_US_MAX)
     }
 
-    fn take_asked(&mut self, tag: u64) -> Option<Waiter> {
+    /// It has come back, done or not; who waits for it, if anybody still does.
+    fn take_asked(&mut self, now_us: u64, tag: u64, is_done: bool) -> Option<Waiter> {
         let asked = self.asked.remove(&tag)?;
         self.asked_bytes -= asked.bytes;
-        Some(asked.waiter)
+        if let Some(pace) = self.paces.get_mut(&asked.partition) {
+            pace.look(now_us);
+            pace.take(asked.weight, is_done);
+        }
+        asked.waiter
     }
 
     /// An answer is there in part: the rest is waited for as if it had been asked now.
@@ -372,7 +408,7 @@ impl Neighbour {
         if let Ok(Some((Kind::Answer, tag))) = next_header(input)
             && let Some(asked) = self.asked.get_mut(&tag)
         {
-            asked.waiter.deadline_us = asked.waiter.deadline_us.max(now_us + WAIT_US_MAX);
+            asked.wait_from(now_us);
         }
     }
 
@@ -385,7 +421,7 @@ impl Neighbour {
     }
 
     /// How many bytes were whole frames.
-    fn take_frames(&mut self, input: &[u8], outcomes: &mut Vec<Outcome>) -> Result<usize, Problem> {
+    fn take_frames(&mut self, now_us: u64, input: &[u8], outcomes: &mut Vec<Outcome>) -> Result<usize, Problem> {
         let mut taken = 0;
         while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(|_| "no frame")? {
             taken += frame_bytes;
@@ -400,13 +436,15 @@ impl Neighbour {
                 }
                 Kind::Answer => {
                     let reply = parse_reply(frame.body).map_err(|_| "a reply that does not parse")?;
-                    if self.asked.get(&frame.tag).is_some_and(|asked| !asked.waiter.ask.is_answered_by(&reply)) {
+                    let waiter = self.asked.get(&frame.tag).and_then(|asked| asked.waiter.as_ref());
+                    if waiter.is_some_and(|waiter| !waiter.ask.is_answered_by(&reply)) {
                         return Err(Problem::Foreign("a reply to something else"));
                     }
-                    outcomes.extend(self.take_asked(frame.tag).map(|waiter| Outcome::Answered(waiter, reply)));
+                    let waiter = self.take_asked(now_us, frame.tag, true);
+                    outcomes.extend(waiter.map(|waiter| Outcome::Answered(waiter, reply)));
                 }
                 Kind::NotOwner => {
-                    outcomes.extend(self.take_asked(frame.tag).map(Outcome::NotOwner));
+                    outcomes.extend(self.take_asked(now_us, frame.tag, false).map(Outcome::NotOwner));
                 }
                 Kind::Hello | Kind::Ask | Kind::Welcome => {
                     return Err(Problem::Foreign("a message that only askers send"));

@@ -23,6 +23,9 @@ pub const STATS_WAIT_US_MAX: u64 = 3_000_000;
 pub const WAITING_MAX: usize = 65_536;
 /// Bytes of them. Values may be large, and a gateway that has memory for an index must not end because another one did.
 pub const WAITING_BYTES_MAX: usize = 256 << 20;
+/// Microseconds for which a request waits for an owner that answers, and less than it is asked. What it is asked by
+/// then it has time to do before [`WAIT_US_MAX`] is over.
+pub const BEHIND_US_MAX: u64 = 1_000_000;
 /// Microseconds after the end of a tenure by which a gateway that the coordinator hears knows who is to follow; with
 /// the time that a core may be late. One that does not know is cut off, and clients that can ask elsewhere had better
 /// do.
@@ -104,6 +107,11 @@ impl Waiting {
         let bytes = waiter.ask.bytes();
         self.total.add(bytes);
         self.waiters.insert((waiter.ask.partition, waiter.number), (waiter, bytes));
+    }
+
+    /// Does any of this partition wait?
+    pub fn has_of(&self, partition: u16) -> bool {
+        self.waiters.range((partition, 0)..=(partition, u64::MAX)).next().is_some()
     }
 
     /// The partitions of those that wait.

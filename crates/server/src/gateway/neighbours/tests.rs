@@ -28,7 +28,9 @@ fn waiter_of(request: Request<AnyCommand>, deadline_us: u64) -> Waiter {
 impl Neighbour {
     fn put_asked(&mut self, tag: u64, waiter: Waiter) {
         self.asked_bytes += 1;
-        self.asked.insert(tag, Asked { waiter, at: 0, bytes: 1 });
+        let partition = waiter.ask.partition;
+        self.paces.entry(partition).or_default().ask(1);
+        self.asked.insert(tag, Asked { waiter: Some(waiter), partition, weight: 1, at: 0, bytes: 1 });
     }
 }
 
@@ -60,10 +62,26 @@ fn hung(poll: &Poll) -> (Neighbours, UnixStream) {
     (neighbours, far)
 }
 
+/// It may be asked for much at once.
+fn answered_much(neighbours: &mut Neighbours) {
+    let hung = neighbours.neighbours.get_mut(&HUNG).expect("it is there");
+    let pace = hung.paces.entry(0).or_default();
+    pace.ask(1 << 20);
+    pace.take(1 << 20, true);
+}
+
+/// The answer to a write.
+fn stored(tag: u64) -> Vec<u8> {
+    let mut answer = Vec::new();
+    put_reply(&mut answer, tag, &Reply::Bytes(b"STORED\r\n".to_vec()));
+    answer
+}
+
 /// Asks until its socket takes no more, and how many requests that were.
 fn fill(neighbours: &mut Neighbours, now_us: u64, poll: &Poll) -> usize {
+    answered_much(neighbours);
     for count in 1.. {
-        assert!(neighbours.ask(HUNG, write(u64::MAX)).is_none(), "there is room");
+        assert!(neighbours.ask(0, HUNG, write(u64::MAX)).is_none(), "there is room");
         assert!(neighbours.write(now_us, poll.registry()).is_empty());
         if !neighbours.neighbours[&HUNG].outbox.is_empty() {
             return count;
@@ -112,7 +130,7 @@ fn a_long_write_is_waited_for_while_it_leaves() {
     const PIECE_BYTES: usize = 8 << 10;
     let poll = Poll::new().expect("an epoll instance");
     let (mut neighbours, mut far) = hung(&poll);
-    assert!(neighbours.ask(HUNG, write_of(LONG_BYTES, WAIT_US_MAX)).is_none(), "there is room");
+    assert!(neighbours.ask(0, HUNG, write_of(LONG_BYTES, WAIT_US_MAX)).is_none(), "there is room");
     let mut now_us = 0;
     while !neighbours.neighbours[&HUNG].outbox.is_empty() {
         neighbours.write(now_us, poll.registry());
@@ -135,18 +153,27 @@ fn a_long_write_is_waited_for_while_it_leaves() {
 fn what_waits_for_one_that_stands_still_is_bounded() {
     let poll = Poll::new().expect("an epoll instance");
     let (mut neighbours, _far) = hung(&poll);
+    answered_much(&mut neighbours);
     let bytes_max = NEIGHBOUR_OUTBOX_BYTES_MAX + 2 * VALUE_BYTES;
-    for round in 0..3 {
-        let now_us = round * WAIT_US_MAX;
-        while neighbours.ask(HUNG, write(now_us + WAIT_US_MAX)).is_none() {
-            let waiting_bytes = neighbours.neighbours[&HUNG].unsent_bytes();
-            assert!(waiting_bytes <= bytes_max, "round {round}: {waiting_bytes} bytes wait");
-        }
-        neighbours.write(now_us, poll.registry());
-        let over = neighbours.take_expired(now_us + WAIT_US_MAX);
-        assert!(over.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{over:?}");
-        assert_eq!(neighbours.neighbours[&HUNG].asked_bytes, 0);
+    while neighbours.ask(0, HUNG, write(WAIT_US_MAX)).is_none() {
+        let waiting_bytes = neighbours.neighbours[&HUNG].unsent_bytes();
+        assert!(waiting_bytes <= bytes_max, "{waiting_bytes} bytes wait");
     }
+    let asked = neighbours.neighbours[&HUNG].asked.len();
+    assert!(asked > 1);
+    let over = neighbours.take_expired(WAIT_US_MAX);
+    assert!(over.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{over:?}");
+    assert_eq!(over.len(), asked);
+    assert!(neighbours.take_expired(WAIT_US_MAX).is_empty(), "once");
+    // What was taken of it has room there, and is not done.
+    neighbours.write(WAIT_US_MAX, poll.registry());
+    assert!(matches!(neighbours.ask(WAIT_US_MAX, HUNG, write(u64::MAX)), Some(NotAsked::Away(_))), "it owes answers");
+    let answers: Vec<u8> = (0..asked as u64).flat_map(stored).collect();
+    let mut outcomes = Vec::new();
+    let hung = neighbours.neighbours.get_mut(&HUNG).expect("it is there");
+    hung.take_frames(WAIT_US_MAX, &answers, &mut outcomes).expect("answers");
+    assert_eq!((outcomes.len(), hung.asked_bytes), (0, 0), "nobody waits for them");
+    assert!(neighbours.ask(WAIT_US_MAX, HUNG, write(u64::MAX)).is_none());
 }
 
 #[test]
@@ -164,14 +191,14 @@ fn one_that_takes_nothing_for_long_is_broken_off() {
     }
     assert!(neighbours.write(last_us, poll.registry()).is_empty());
     assert!(neighbours.break_stuck(last_us + 1, poll.registry()).is_empty());
-    assert!(neighbours.ask(HUNG, write(u64::MAX)).is_none(), "there is room");
-    assert!(neighbours.ask(HUNG, waiter(KeyspaceRequest::Count, u64::MAX)).is_none());
+    assert!(neighbours.ask(0, HUNG, write(u64::MAX)).is_none(), "there is room");
+    assert!(neighbours.ask(0, HUNG, waiter(KeyspaceRequest::Count, u64::MAX)).is_none());
     let mut outcomes = neighbours.break_stuck(last_us + STUCK_US_MAX, poll.registry());
     let rest = outcomes.split_off(began_count);
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "they began to leave: {outcomes:?}");
     assert!(matches!(rest[..], [Outcome::Again(_), Outcome::Again(_)]), "{rest:?}");
     let hung = &neighbours.neighbours[&HUNG];
-    assert!(hung.link.is_none() && hung.outbox.is_empty() && !hung.has_room());
+    assert!(hung.link.is_none() && hung.outbox.is_empty() && !hung.is_open);
     assert!(neighbours.break_stuck(u64::MAX, poll.registry()).is_empty(), "once");
 }
 
@@ -181,7 +208,7 @@ fn a_write_that_began_to_leave_is_not_asked_again_however_little_of_it_did() {
     const LONG_BYTES: usize = 1_000_000;
     let poll = Poll::new().expect("an epoll instance");
     let (mut neighbours, _far) = hung(&poll);
-    assert!(neighbours.ask(HUNG, write_of(LONG_BYTES, u64::MAX)).is_none(), "there is room");
+    assert!(neighbours.ask(0, HUNG, write_of(LONG_BYTES, u64::MAX)).is_none(), "there is room");
     assert!(neighbours.write(5, poll.registry()).is_empty());
     let hung = &neighbours.neighbours[&HUNG];
     assert!(hung.unsent_bytes() < hung.outbox.len(), "less than half of it has left");
@@ -223,7 +250,7 @@ fn an_answer_to_something_else_ends_the_connection() {
     let mut answered = |reply: Reply| {
         let (mut input, mut outcomes) = (Vec::new(), Vec::new());
         put_reply(&mut input, 7, &reply);
-        neighbour.take_frames(&input, &mut outcomes).map(|_| outcomes.len())
+        neighbour.take_frames(0, &input, &mut outcomes).map(|_| outcomes.len())
     };
     let wrong = [
         Reply::Bytes(b"END".to_vec()),

@@ -1,5 +1,6 @@
 //! A core that asks another gateway, or waits until it can.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -60,6 +61,7 @@ impl Asker {
     }
 
     fn answers(&mut self) -> Vec<(u64, Vec<u8>)> {
+        self.exchange.begin_pass(self.now);
         let answers = std::iter::from_fn(|| self.exchange.poll_answer(self.now));
         let bytes = |(token, answer): (Token, Answer)| match answer {
             Some(Reply::Bytes(bytes)) => (token.id.seq, bytes),
@@ -109,6 +111,27 @@ impl Owner {
         owner
     }
 
+    /// Does what it was asked.
+    fn answer(&mut self, asker: &mut Asker, tags: impl IntoIterator<Item = u64>) {
+        let mut answers = Vec::new();
+        tags.into_iter().for_each(|tag| put_reply(&mut answers, tag, &Reply::Bytes(b"STORED\r\n".to_vec())));
+        self.stream.write_all(&answers).expect("sent");
+        asker.read();
+    }
+
+    /// It was asked more and more, and answered all of it: it may be asked so much at once.
+    fn answer_much(&mut self, asker: &mut Asker, count: u64) {
+        let mut answered = 0;
+        while answered < count {
+            asker.set_key(0, &format!("once{answered}"), 1);
+            asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+            let asked: Vec<u64> = self.take().into_iter().map(|(_, tag)| tag).collect();
+            answered += asked.len() as u64;
+            self.answer(asker, asked);
+            asker.answers();
+        }
+    }
+
     /// Kinds and tags of what has come.
     fn take(&mut self) -> Vec<(Kind, u64)> {
         let mut piece = [0; 4096];
@@ -134,11 +157,8 @@ fn writes_of_one_key_that_another_gateway_owns_wait_for_each_other_and_are_not_r
     for seq in 0..PIPELINED {
         asker.exchange.write_neighbours(asker.now, asker.poll.registry());
         let [(Kind::Ask, tag)] = owner.take()[..] else { panic!("one after the other") };
-        let (mut answer, stored) = (Vec::new(), b"STORED\r\n".to_vec());
-        put_reply(&mut answer, tag, &Reply::Bytes(stored.clone()));
-        owner.stream.write_all(&answer).expect("sent");
-        asker.read();
-        assert_eq!(asker.answers(), [(seq, stored)]);
+        owner.answer(&mut asker, [tag]);
+        assert_eq!(asker.answers(), [(seq, b"STORED\r\n".to_vec())]);
     }
 }
 
@@ -159,6 +179,7 @@ fn what_waits_for_a_gateway_that_stands_still_is_refused_for_sure() {
     const SOCKET_BYTES: usize = 1 << 20;
     let mut asker = Asker::new();
     let mut owner = Owner::of(&mut asker);
+    owner.answer_much(&mut asker, COUNT);
     (0..COUNT).for_each(|seq| asker.set_key(seq, &format!("key{seq}"), VALUE_BYTES));
     asker.exchange.write_neighbours(asker.now, asker.poll.registry());
     assert!(asker.exchange.asks_on(), "the socket took some");
@@ -180,6 +201,65 @@ fn what_waits_for_a_gateway_that_stands_still_is_refused_for_sure() {
     assert_eq!((answers.len() as u64, refused), (COUNT, COUNT));
     let in_doubt_max = ((NEIGHBOUR_OUTBOX_BYTES_MAX + SOCKET_BYTES) / VALUE_BYTES) as u64;
     assert!((taken..taken + in_doubt_max).contains(&unknown), "{taken} were taken, {unknown} are in doubt");
+}
+
+/// Of three requests it does one. What it does is in time, and what it does not do is refused soon and for sure.
+#[test]
+fn an_owner_that_is_behind_answers_as_much_as_it_can() {
+    const STEP_US: u64 = 10_000;
+    const STEPS: u64 = 2_000;
+    const DONE_IN_STEP: usize = 10;
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    let (mut asked, mut began_us) = (VecDeque::new(), Vec::new());
+    let [mut stored, mut overloaded] = [0; 2];
+    for step in 0..STEPS {
+        for _ in 0..3 * DONE_IN_STEP {
+            asker.set_key(began_us.len() as u64, &format!("key{}", began_us.len()), 1);
+            began_us.push(asker.now.mono_us);
+        }
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        asked.extend(owner.take().into_iter().map(|(_, tag)| tag));
+        let done = asked.len().min(DONE_IN_STEP);
+        owner.answer(&mut asker, asked.drain(..done));
+        asker.exchange.housekeep(asker.now, asker.poll.registry());
+        asker.exchange.end_turn(asker.now);
+        for (seq, answer) in asker.answers() {
+            let took_us = asker.now.mono_us - began_us[seq as usize];
+            assert!(took_us <= WAIT_US_MAX / 2 + STEP_US, "{took_us} us, step {step}");
+            match answer.starts_with(b"STORED") {
+                true => stored += 1,
+                false => {
+                    assert!(answer.starts_with(b"SERVER_ERROR overloaded"), "{}", String::from_utf8_lossy(&answer));
+                    overloaded += 1;
+                }
+            }
+        }
+        asker.now.mono_us += STEP_US;
+    }
+    assert_eq!(stored, STEPS * DONE_IN_STEP as u64);
+    assert!(overloaded > stored);
+}
+
+/// It may be about to: it is taking over, or its machine stands still.
+#[test]
+fn an_owner_that_answers_nothing_is_waited_for() {
+    const COUNT: u64 = 1_000;
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    (0..COUNT).for_each(|seq| asker.set_key(seq, &format!("key{seq}"), 1));
+    for _ in 0..40 {
+        assert_eq!(asker.answers(), []);
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        asker.exchange.end_turn(asker.now);
+        asker.now.mono_us += WAIT_US_MAX / 40;
+        asker.exchange.housekeep(Now { mono_us: asker.now.mono_us - 1, ..asker.now }, asker.poll.registry());
+    }
+    let asked = owner.take().len() as u64;
+    asker.exchange.housekeep(asker.now, asker.poll.registry());
+    let answers = asker.answers();
+    let unknown = answers.iter().filter(|(_, answer)| answer.starts_with(b"SERVER_ERROR outcome unknown")).count();
+    assert_eq!((answers.len() as u64, unknown as u64), (COUNT, asked), "the rest is not done for sure");
 }
 
 /// Its own gateway has room for it, perhaps, and a client that would wait.
