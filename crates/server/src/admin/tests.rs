@@ -66,6 +66,13 @@ fn silent_visitors_keep_nobody_out_for_long() {
         (0..VISITORS_MAX).map(|_| TcpStream::connect(running.admin).expect("the admin port listens")).collect();
     // As many as may be are there: one has to be let go first.
     assert!(get(running.admin, "/status").starts_with("HTTP/1.1 200"));
+    let is_let_go = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).expect("a socket");
+        let is_over = stream.read(&mut [0]).is_ok();
+        stream.set_nonblocking(false).expect("a socket");
+        is_over
+    };
+    assert!(silent.iter().any(is_let_go), "whoever asked waited for a place");
     for stream in &mut silent {
         // Closed with nothing said.
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
