@@ -45,9 +45,9 @@ impl Budget {
         self.has_tokens(1)
     }
 
-    /// Are there so many tokens, and is anything hedged at all?
+    /// Are there so many tokens, and is anything hedged at all? What takes none is not a matter of the budget.
     pub fn has_tokens(&self, count: u64) -> bool {
-        self.share > 0 && self.level / TOKEN >= count
+        count == 0 || self.share > 0 && self.level / TOKEN >= count
     }
 
     pub fn take(&mut self) -> bool {
@@ -93,6 +93,7 @@ mod tests {
 
     #[test]
     fn no_share_is_no_hedge() {
-        assert!(!Budget::new(0.0).take());
+        let mut budget = Budget::new(0.0);
+        assert!(!budget.take() && budget.has_tokens(0));
     }
 }

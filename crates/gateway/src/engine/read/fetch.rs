@@ -315,13 +315,15 @@ impl<C: Command> Engine<C> {
             self.begin_hedge(key);
             return true;
         };
-        // A source is late: one more is asked, so that what else arrives suffices without it.
-        let taken = degraded.taken() | 1 << fetch.wanted.data_index;
-        let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded.all | taken) else { return true };
+        // A source is late: more is asked, so that what else arrives suffices without it.
+        let others = self.sources_without(&code, &fetch.wanted, (degraded.taken(), fetch.excluded.all), part);
+        if others.is_empty() {
+            return true;
+        }
         if !self.take_token() {
             return false;
         }
-        self.ask_sources(key, &[other]);
+        self.ask_sources(key, &others);
         true
     }
 
@@ -334,11 +336,10 @@ impl<C: Command> Engine<C> {
         if usize::from(part) == fetch.wanted.data_index {
             return self.begin_hedge(key);
         }
+        let code = self.codes.get(fetch.wanted.shape);
         let Some(degraded) = &fetch.degraded else { return };
-        let taken = degraded.taken() | 1 << fetch.wanted.data_index;
-        if let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded.all | taken) {
-            self.ask_sources(key, &[other]);
-        }
+        let others = self.sources_without(&code, &fetch.wanted, (degraded.taken(), fetch.excluded.all), part);
+        self.ask_sources(key, &others);
     }
 
     /// A degraded read beside the direct one.

@@ -121,7 +121,7 @@ impl<C: Command> Engine<C> {
     pub(in crate::engine) fn start_pieces(&mut self, wanted: Wanted, pieces: Chunks) {
         let policy = *self.policy(wanted.partition);
         let mut direct = pieces;
-        let (mut given_up, mut is_hedged) = (0, false);
+        let (mut given_up, mut late) = (0, 0);
         for piece in each(pieces) {
             self.hedging.budget.earn();
             let of_piece = Wanted { data_index: piece, ..wanted.clone() };
@@ -131,13 +131,9 @@ impl<C: Command> Engine<C> {
                     true => given_up |= 1 << piece,
                     false => direct &= !(1 << piece),
                 }
-            } else if policy.hedge == Hedge::Adaptive
-                && self.is_late(node)
-                && self.has_plan(&of_piece, 0)
-                && self.take_token()
-            {
+            } else if policy.hedge == Hedge::Adaptive && self.is_late(node) {
                 // Behind what is late already it would be late too.
-                (given_up, is_hedged) = (given_up | 1 << piece, true);
+                late |= 1 << piece;
             }
         }
         self.stats.degraded_reads_total += u64::from(direct != pieces || given_up != 0);
@@ -149,11 +145,13 @@ impl<C: Command> Engine<C> {
             given_up,
             asked: SmallVec::new(),
             parts: Vec::with_capacity(pieces.count_ones() as usize),
-            is_hedged,
+            is_hedged: false,
             is_late_bound: false,
         };
         let key = self.piece_fetches.insert(fetch);
         self.ask_chunks(key, direct);
+        // One after the other: the code can do without some of them, perhaps not without all.
+        each(late & direct).for_each(|piece| _ = self.hedge_pieces(key, piece as u8));
         let spare = self.spare_of_next(policy.hedge);
         if spare > 0 {
             self.bind_late(key, spare);
@@ -375,7 +373,8 @@ impl<C: Command> Engine<C> {
         let Some(place) = fetch.asked.iter().position(|asked| asked.0 == part) else { return };
         fetch.asked.swap_remove(place);
         fetch.parts.push((part, bytes.to_vec()));
-        self.finish_pieces(key);
+        // With it there may be a way to what there was none to.
+        self.go_on(key);
     }
 
     /// Chunk `part` gave nothing: refused, late, or its session ended.

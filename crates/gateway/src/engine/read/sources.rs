@@ -155,6 +155,30 @@ impl<C: Command> Engine<C> {
         (0..members.len()).filter(is_free).min_by_key(rank)
     }
 
+    /// What else to ask for a degraded read, of whose sources that are `taken` this one is late: as little as makes the
+    /// others suffice.
+    pub(super) fn sources_without(
+        &self,
+        code: &Code,
+        wanted: &Wanted,
+        (taken, excluded): (u128, u128),
+        late: u8,
+    ) -> SmallVec<[usize; 8]> {
+        if code.tolerance() == code.parity_count() {
+            // Any one will do: the least loaded.
+            return self.choose_other(wanted, excluded | taken | 1 << wanted.data_index).into_iter().collect();
+        }
+        let left_out = excluded | 1 << wanted.data_index | 1 << late;
+        let cost = |chunk: usize| match () {
+            () if left_out >> chunk & 1 == 1 || !self.nodes.is_ready(wanted.members[chunk]) => Cost::Infinite,
+            () if taken >> chunk & 1 == 1 => Cost::Low,
+            () => Cost::High,
+        };
+        let plan = code.cheapest_plan(wanted.data_index, &cost).ok();
+        let sources = plan.iter().flat_map(|plan| &plan.sources);
+        sources.copied().filter(|&source| taken >> source & 1 == 0).collect()
+    }
+
     /// Is the holder one of the slowest of these, and no more than the code can do without? Or is it at its bound, and
     /// those that are asked instead are not busy? All can be at theirs, and would be asked several times as much.
     fn is_avoided_of(&mut self, wanted: &Wanted, excluded: u128) -> bool {
