@@ -267,6 +267,9 @@ impl<C: Command> Engine<C> {
         if let (Some(step), Ok(bytes)) = (self.scans.get_mut(key), result) {
             step.met_damage |= !is_record(bytes);
         }
+        if excluded & bit == 0 && result.is_ok_and(|bytes| !is_record(bytes)) {
+            self.suspect_chunk(wanted.members[wanted.data_index], wanted.stripe);
+        }
         match result {
             Ok(bytes) if is_record(bytes) => self.scan_listed(key, bytes, wanted.stripe),
             Ok(_) if excluded & bit == 0 => self.start_fetch_without(wanted, excluded | bit),
@@ -312,10 +315,11 @@ impl<C: Command> Engine<C> {
             return self.answer(step.token, KeyspaceReply::RandomKey(Some(key)));
         }
         if step.tries < step.tries_max() {
-            return self.list(step.token, step.listing, step.tries + 1);
+            return self.list(step.token, step.listing.again(step.is_outdated), step.tries + 1);
         }
         let result = match step.listing {
-            _ if step.has_failed || step.is_outdated => Err(StoreError::Unreadable),
+            _ if step.has_failed => Err(StoreError::Unreadable),
+            _ if step.is_outdated => Err(StoreError::Overloaded),
             Listing::Random(_) => match step.around {
                 Some(_) => return self.work.push_back(Work::List(step.token, Listing::Random(step.around))),
                 None => Ok(KeyspaceReply::RandomKey(None)),
@@ -327,6 +331,17 @@ impl<C: Command> Engine<C> {
             }
         };
         self.reply(step.token, Reply::Keyspace(result));
+    }
+}
+
+impl Listing {
+    /// As it is asked again. Of fewer objects fewer are moved while they are read; those of a slot are wanted as they
+    /// are together.
+    fn again(self, is_outdated: bool) -> Self {
+        match self {
+            Listing::Scan { cursor, count } if is_outdated => Listing::Scan { cursor, count: count.div_ceil(2) },
+            other => other,
+        }
     }
 }
 
