@@ -189,7 +189,7 @@ impl<C: Command> Engine<C> {
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
         let used = used.max(self.stripe_bytes() * 3 / 4);
-        let kept = stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id));
+        let kept = self.needed_bytes(stripe);
         (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
     }
 

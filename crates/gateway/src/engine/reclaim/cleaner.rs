@@ -445,7 +445,7 @@ impl<C: Command> Engine<C> {
         let left = |job: &Job| {
             let stripe = self.stripes.at(job.slot);
             let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
-            live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id))
+            live_bytes + self.needed_bytes(stripe)
         };
         // One that met only what is locked keeps nobody waiting; this one has come to something else.
         let goes_on = |it: PoolKey, job: &Job| (job.is_at_work() || it == key) && job.again_us <= self.now.mono_us;
@@ -605,9 +605,7 @@ impl<C: Command> Engine<C> {
             RecordKind::Tombstone => ends_something,
             RecordKind::Control => match Control::parse(record.value) {
                 Some(Control::Floor { floor, .. }) => floor >= self.floor_of(partition) && ends_something,
-                Some(Control::FlushDue(at)) => {
-                    self.is_flush_due(partition, at) || self.is_being_ordered(partition, record.version)
-                }
+                Some(Control::FlushDue(_)) => self.orders(partition).any(|order| order == record.version),
                 Some(Control::Void(stripe)) => self.is_void_needed(stripe, own),
                 None => true,
             },

@@ -456,7 +456,7 @@ impl<C: Command> Engine<C> {
     /// Nobody holds a chunk of the stripe any more: the record that declares it void is garbage.
     fn void_done(&mut self, record: VoidRecord) {
         if let Some(slot) = self.stripes.slot_of(record.at) {
-            self.stripes.at_mut(slot).kept.drop_control(record.bytes);
+            self.stripes.at_mut(slot).kept.drop_void(record.bytes);
         }
     }
 

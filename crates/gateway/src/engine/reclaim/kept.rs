@@ -15,7 +15,7 @@
 //! Must not know: which stripes exist.
 
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{Epoch, StripeId};
+use shorttail_units::{Epoch, StripeId, Version};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
@@ -23,7 +23,10 @@ pub struct Kept {
     ending_bytes: u64,
     /// The highest of their horizons.
     horizon: StripeId,
-    /// Voids and delayed flushes that still count.
+    /// The highest order of a flush for later, and its bytes: it counts while its partition has one to come that is no
+    /// later.
+    order: Option<(Version, u64)>,
+    /// Voids that still count, and what nobody knows.
     control_bytes: u64,
 }
 
@@ -32,21 +35,28 @@ impl Kept {
     /// not lie in a stripe that an earlier owner left unsealed.
     pub fn add(&mut self, record: &Record<'_>, bytes: usize, epoch: Epoch, is_settled: bool) {
         let Some(horizon) = horizon_of(record, epoch, is_settled) else {
-            let is_control = record.kind == RecordKind::Control;
-            return self.control_bytes += if is_control { bytes as u64 } else { 0 };
+            return match (record.kind, Control::parse(record.value)) {
+                (RecordKind::Control, Some(Control::FlushDue(_))) => {
+                    self.order = self.order.max(Some((record.version, bytes as u64)));
+                }
+                (RecordKind::Control, _) => self.control_bytes += bytes as u64,
+                _ => {}
+            };
         };
         self.ending_bytes += bytes as u64;
         self.horizon = self.horizon.max(horizon);
     }
 
-    /// A control record of `bytes` bytes has done its duty.
-    pub fn drop_control(&mut self, bytes: usize) {
+    /// A void record of `bytes` bytes has done its duty.
+    pub fn drop_void(&mut self, bytes: usize) {
         self.control_bytes = self.control_bytes.saturating_sub(bytes as u64);
     }
 
-    /// Bytes that a job would have to carry, when the oldest other stripe of the partition is this one.
-    pub fn needed_bytes(&self, oldest_other: Option<StripeId>) -> u64 {
-        self.control_bytes + self.ending_bytes(oldest_other)
+    /// Bytes that a job would have to carry, when the oldest other stripe of the partition is this one, and the first
+    /// flush for later that is to come in it was ordered by this version.
+    pub fn needed_bytes(&self, oldest_other: Option<StripeId>, first_order: Option<Version>) -> u64 {
+        let order = self.order.filter(|&(order, _)| first_order.is_some_and(|first| first <= order));
+        self.control_bytes + order.map_or(0, |(_, bytes)| bytes) + self.ending_bytes(oldest_other)
     }
 
     /// Of these, the tombstones and floors.
@@ -76,7 +86,7 @@ pub fn horizon_of(record: &Record<'_>, epoch: Epoch, is_settled: bool) -> Option
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::Version;
+    use shorttail_units::UnixMs;
 
     use super::*;
 
@@ -95,9 +105,9 @@ mod tests {
         let mut kept = Kept::default();
         tombstone(id(5), &mut kept);
         tombstone(id(7), &mut kept);
-        assert_eq!(kept.needed_bytes(Some(id(6))), 60, "of two only the higher horizon is known");
-        assert_eq!(kept.needed_bytes(Some(id(7))), 0);
-        assert_eq!(kept.needed_bytes(None), 0);
+        assert_eq!(kept.needed_bytes(Some(id(6)), None), 60, "of two only the higher horizon is known");
+        assert_eq!(kept.needed_bytes(Some(id(7)), None), 0);
+        assert_eq!(kept.needed_bytes(None, None), 0);
     }
 
     #[test]
@@ -107,20 +117,20 @@ mod tests {
         let (mut sealed, mut left) = (Kept::default(), Kept::default());
         sealed.add(&record, 30, Epoch(2), true);
         left.add(&record, 30, Epoch(2), false);
-        assert_eq!((sealed.needed_bytes(Some(id(9))), left.needed_bytes(Some(id(9)))), (0, 30));
-        assert_eq!(left.needed_bytes(Some(StripeId::new(Epoch(2), 1))), 0);
+        assert_eq!((sealed.needed_bytes(Some(id(9)), None), left.needed_bytes(Some(id(9)), None)), (0, 30));
+        assert_eq!(left.needed_bytes(Some(StripeId::new(Epoch(2), 1)), None), 0);
     }
 
     #[test]
-    fn a_control_record_counts_until_it_is_dropped_and_an_object_never() {
+    fn a_void_record_counts_until_it_is_dropped_and_an_object_never() {
         let mut kept = Kept::default();
         let void = Control::Void(id(3)).encode();
         let object = Record::object(b"", &void, Version::new(Epoch(1), 1));
         kept.add(&object, 40, Epoch(1), true);
         kept.add(&Record { kind: RecordKind::Control, ..object }, 40, Epoch(1), true);
-        assert_eq!(kept.needed_bytes(None), 40);
-        kept.drop_control(40);
-        assert_eq!(kept.needed_bytes(Some(id(1))), 0);
+        assert_eq!(kept.needed_bytes(None, None), 40);
+        kept.drop_void(40);
+        assert_eq!(kept.needed_bytes(Some(id(1)), None), 0);
     }
 
     #[test]
@@ -130,7 +140,20 @@ mod tests {
         let (mut own, mut inherited) = (Kept::default(), Kept::default());
         own.add(&record, 40, Epoch(1), true);
         inherited.add(&record, 40, Epoch(2), true);
-        assert_eq!((own.needed_bytes(Some(id(9))), inherited.needed_bytes(Some(id(9)))), (0, 40));
-        assert_eq!(inherited.needed_bytes(Some(StripeId::new(Epoch(2), 1))), 0);
+        assert_eq!((own.needed_bytes(Some(id(9)), None), inherited.needed_bytes(Some(id(9)), None)), (0, 40));
+        assert_eq!(inherited.needed_bytes(Some(StripeId::new(Epoch(2), 1)), None), 0);
+    }
+
+    #[test]
+    fn of_flushes_for_later_the_last_counts_while_one_is_to_come() {
+        let mut kept = Kept::default();
+        let version = |counter| Version::new(Epoch(1), counter);
+        for counter in [3, 7, 5] {
+            let order = Control::FlushDue(UnixMs(1_000 * counter)).encode();
+            let record = Record { kind: RecordKind::Control, ..Record::object(b"", &order, version(counter)) };
+            kept.add(&record, 20, Epoch(1), true);
+        }
+        assert_eq!([3, 7, 8].map(|first| kept.needed_bytes(None, Some(version(first)))), [20, 20, 0]);
+        assert_eq!(kept.needed_bytes(None, None), 0);
     }
 }

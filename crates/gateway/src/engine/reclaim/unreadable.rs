@@ -47,10 +47,16 @@ impl<C: Command> Engine<C> {
         sight.is_all_there || self.is_readable(sight, stripe) || self.is_void_anyway(stripe)
     }
 
+    /// What of the stripe is not alive and has to be kept all the same.
+    pub(super) fn needed_bytes(&self, stripe: &Stripe<Purpose>) -> u64 {
+        let partition = stripe.partition;
+        stripe.kept.needed_bytes(self.oldest_beside(partition, stripe.id), self.first_order(partition))
+    }
+
     /// Nothing in the stripe is alive or kept. What is outlived may be another key's (see `outlived`).
     pub(in crate::engine) fn is_void_anyway(&self, stripe: &Stripe<Purpose>) -> bool {
         let is_dead = stripe.live_count == 0 && !self.outlived.holds(stripe.id);
-        is_dead && stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id)) == 0
+        is_dead && self.needed_bytes(stripe) == 0
     }
 
     fn is_readable(&self, sight: &Sight, stripe: &Stripe<Purpose>) -> bool {

@@ -436,7 +436,7 @@ impl Picture {
             oldest.insert(void, VoidRecord { at, bytes });
             for (at, bytes) in records {
                 if let Some(slot) = self.stripes.slot_of(at) {
-                    self.stripes.at_mut(slot).kept.drop_control(bytes);
+                    self.stripes.at_mut(slot).kept.drop_void(bytes);
                 }
             }
         }

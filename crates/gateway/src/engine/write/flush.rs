@@ -468,11 +468,17 @@ impl<C: Command> Engine<C> {
         self.flushes.declarations.iter().any(|(_, declaration)| is_order(declaration))
     }
 
-    /// Is a flush for later of this version being declared in a partition? Where it is durable already it is kept: it
-    /// counts as soon as it is everywhere.
-    pub(in crate::engine) fn is_being_ordered(&self, partition: PartitionId, version: Version) -> bool {
-        let mut declarations = self.flushes.declarations.iter().map(|(_, declaration)| declaration);
-        declarations.any(|it| it.version == version && it.partitions.contains(&partition))
+    /// Flushes for later that are to come in a partition: the one that counts, and those that are being declared. These
+    /// count as soon as they are everywhere; where one is durable already it is kept.
+    pub(in crate::engine) fn orders(&self, partition: PartitionId) -> impl Iterator<Item = Version> {
+        let due = self.flushes.due.get(&partition).map(|&(version, _)| version);
+        let declarations = self.flushes.declarations.iter().map(|(_, declaration)| declaration);
+        let declared = declarations.filter(move |it| it.partitions.contains(&partition)).map(|it| it.version);
+        due.into_iter().chain(declared)
+    }
+
+    pub(in crate::engine) fn first_order(&self, partition: PartitionId) -> Option<Version> {
+        self.orders(partition).min()
     }
 
     /// Is a floor being declared? Then nothing that it may end is moved.
@@ -517,10 +523,6 @@ impl<C: Command> Engine<C> {
 
     pub(in crate::engine) fn floor_of(&self, partition: PartitionId) -> Version {
         self.flushes.floors.get(&partition).copied().unwrap_or_default()
-    }
-
-    pub(in crate::engine) fn is_flush_due(&self, partition: PartitionId, at: UnixMs) -> bool {
-        self.flushes.due.get(&partition).is_some_and(|&(_, due)| due == at)
     }
 
     /// What an earlier owner had declared.
