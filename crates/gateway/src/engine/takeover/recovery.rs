@@ -146,6 +146,9 @@ impl<C: Command> Engine<C> {
         if !gathering.loading.as_ref().is_some_and(Loading::is_over) {
             return;
         }
+        if self.is_epoch_used() {
+            return;
+        }
         if !self.is_preparing() && !self.does_all_hold() {
             return self.read_all_anew();
         }
@@ -167,6 +170,22 @@ impl<C: Command> Engine<C> {
         self.phase = Phase::Completing;
         self.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
         self.end_completing_when_done();
+    }
+
+    /// Was this epoch another owner's before? That is over at once then: what it wrote would be taken for that one's.
+    /// No coordinator gives an epoch twice; without one, people may.
+    fn is_epoch_used(&mut self) -> bool {
+        if self.is_deposed() {
+            return true;
+        }
+        let epoch = self.config.epoch;
+        let is_own = |census: &mut Census| census.reports().any(|(stripe, ..)| stripe.epoch() == epoch);
+        if !self.census_mut().is_some_and(is_own) {
+            return false;
+        }
+        tracing::error!(epoch = epoch.0, "this epoch was used before: start the gateway with a higher --epoch");
+        self.ownership.is_deposed = true;
+        true
     }
 
     /// Are nodes that are late, and may answer yet, what it takes to write? It is known soon whether they hang.

@@ -2,7 +2,7 @@
 
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{CodeShape, Configuration, Epoch, Now, OpNumber, Slot, UnixMs, Version};
-use shorttail_wire::node::{NodeRequest, next_frame};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members, NodeRequest, next_frame};
 
 use super::*;
 use crate::any::AnyCommand;
@@ -11,7 +11,7 @@ use crate::engine::state::testing::engine_of_ready_nodes;
 use crate::engine::takeover::picture::Loaded;
 use crate::engine::takeover::reconstruct::Content;
 use crate::engine::write::lock::LockPhase;
-use crate::engine::{SessionId, WhenFull};
+use crate::engine::{SessionId, Standing, WhenFull};
 
 const KEY: &[u8] = b"key";
 const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
@@ -406,7 +406,7 @@ fn an_inherited_floor_lasts_until_nothing_inherited_is_left() {
     let mut scene = Scene::new(&stripes);
     assert_eq!(scene.engine.index.object_count(), 0, "it is applied");
     let of_floor = scene.engine.stripes.slot_of(id(5)).expect("it is there");
-    assert!(scene.engine.stripes.at(of_floor).kept.needed_bytes(Some(id(9))) > 0);
+    assert!(scene.engine.stripes.at(of_floor).kept.needed_bytes(Some(id(9)), None) > 0);
     scene.pass();
     assert_eq!(scene.floor_count, 1, "it is carried");
     (0..3).for_each(|_| scene.confirm());
@@ -433,4 +433,38 @@ fn what_is_empty_goes_without_any_memory() {
     assert!(scene.freed.is_empty(), "a member has not closed it");
     scene.confirm();
     assert_eq!(scene.freed, [id(2)].into());
+}
+
+#[test]
+fn an_epoch_that_was_used_before_is_over_at_once() {
+    for (epoch, is_used) in [(1, false), (2, true)] {
+        let mut scene = Scene::new(&[]);
+        let description = ChunkDescription {
+            stripe: StripeId::new(Epoch(epoch), 1),
+            epoch: Epoch(epoch),
+            partition: scene.partition,
+            kind: ChunkKind::Packed,
+            index: 0,
+            shape: scene.engine.config.shape,
+            chunk_bytes: 1 << 20,
+            configuration: Configuration::default(),
+            members: Members(NODES.to_vec()),
+        };
+        let (last, close_epoch) = (OpNumber(0), Epoch(0));
+        let report = ChunkReport {
+            description,
+            sealed: true,
+            damaged: false,
+            length: 0,
+            last,
+            folded: last,
+            close_epoch,
+            close_op: last,
+            payload_crc: 0,
+        };
+        let completing = scene.engine.completing.as_mut().expect("it takes over");
+        completing.census.take(SessionId { node: NODES[0], core: 0 }, report);
+        assert_eq!(scene.engine.is_epoch_used(), is_used);
+        assert_eq!(scene.engine.standing() == Standing::Deposed, is_used);
+    }
 }
