@@ -40,6 +40,22 @@ fn cleaning_comes_to_rest_after_groups_with_long_values() {
     concludes(world);
 }
 
+/// A group finds no room beside what little there is in each chunk, and others do.
+#[test]
+fn groups_leave_no_stripes_behind_that_are_nearly_empty() {
+    const GROUPS: u64 = 40;
+    let mut world = cluster();
+    for name in 0..GROUPS {
+        set(&mut world, &format!("small {name}"), &value(name, SMALL_BYTES));
+        let keys = ["a", "b", "c", "d"].map(|end| format!("{{{name}}}{end}"));
+        let pairs = keys.each_ref().map(|key| (key.as_str(), value(name, CHUNK_BYTES / 5)));
+        assert_eq!(store(&mut world, &pairs, false), STORED);
+    }
+    let held = world.stripes_held();
+    assert!(held.len() as u64 <= GROUPS / 2, "four groups fit into a stripe: {}", held.len());
+    concludes(world);
+}
+
 #[test]
 fn what_one_operation_does_not_take_is_stored_apart_or_not_at_all() {
     let mut world = cluster();

@@ -112,8 +112,10 @@ impl<C: Command> Engine<C> {
         })
     }
 
-    /// Stripes in which a record found no room at all are sealed.
+    /// Stripes in which a record found no room at all are sealed; for a group, which may be as long as a chunk, those
+    /// in which a long record would find none. Others have room for much.
     fn seal_full(&mut self, partition: PartitionId, length: usize) {
+        let length = length.min(self.config.packed_bytes_max());
         let is_full = |slot: &StripeSlot| {
             let open = self.stripes.at(*slot).open.as_ref().expect("a stripe that takes appends has its bytes");
             open.chunks_with_room(length).next().is_none()
