@@ -14,6 +14,8 @@ use crate::command::StoreError;
 pub struct CommandError(Cow<'static, [u8]>);
 
 impl CommandError {
+    pub const TOO_MANY_NAMES: CommandError = CommandError::fixed("ERR too many names in one request");
+    pub const LONG_PATTERN: CommandError = CommandError::fixed("ERR pattern is too long");
     pub const SYNTAX: CommandError = CommandError::fixed("ERR syntax error");
     pub const NOT_AN_INTEGER: CommandError = CommandError::fixed("ERR value is not an integer or out of range");
     pub const NOT_AN_INT32: CommandError =

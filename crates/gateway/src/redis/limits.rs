@@ -22,8 +22,12 @@ pub const ARGUMENT_BYTES_MIN: usize = 64 * KIB;
 /// Bytes of room for known replies that an idle connection keeps: ten thousand of them cost 10 MiB.
 pub const SCRATCH_BYTES_KEPT: usize = KIB;
 
-/// Keys that one step of SCAN asks for at most; larger COUNTs are cut.
-pub const SCAN_COUNT_MAX: usize = 10_000;
+/// Words that one request may name of which each is answered with much: commands, connections, patterns of settings.
+/// Clients name a few.
+pub const NAMES_MAX: usize = 1_000;
+
+/// Bytes of a pattern that keys are compared with, all keys of a step in one turn.
+pub const PATTERN_BYTES_MAX: usize = KIB;
 
 /// Keys per step of KEYS.
 pub const KEYS_STEP_COUNT: usize = 1_000;

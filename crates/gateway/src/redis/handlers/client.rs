@@ -125,6 +125,7 @@ pub fn list(call: &mut Call<'_>) -> Handled {
         }
         if kind.eq_ignore_ascii_case(b"normal") { roster.of_kind(Kind::Redis) } else { Vec::new() }
     } else if call.args.len() > 3 && call.is(2, "ID") {
+        super::bound_names(call.args.len())?;
         let id_of = |id| parse_i64(id).filter(|&id| id > 0).map(i64::unsigned_abs);
         let ids: Option<Vec<u64>> = call.args.skip(3).iter().map(id_of).collect();
         let ids = ids.ok_or(CommandError::fixed("ERR Invalid client ID"))?;

@@ -18,7 +18,6 @@ use super::answer_help;
 use crate::redis::connection::Connection;
 use crate::redis::error::CommandError;
 use crate::redis::keyspace::KeyspaceWork;
-use crate::redis::limits;
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::redis::table::{CommandSpec, KeyRange};
 use crate::session::Shared;
@@ -142,7 +141,7 @@ pub fn getkeysinslot(call: &mut Call<'_>) -> Handled {
         encode::array(call.out, 0);
         return Ok(Plan::Answered);
     }
-    Ok(Plan::Keyspace(KeyspaceWork::ListSlot { slot, count: count.min(limits::SCAN_COUNT_MAX) }))
+    Ok(Plan::Keyspace(KeyspaceWork::ListSlot { slot, count }))
 }
 
 /// A master knows of no keys of the slots of others.

@@ -5,7 +5,7 @@ use shorttail_wire::resp::{Args, Protocol, encode};
 use super::answer_help;
 use super::cluster::keys;
 use crate::redis::error::CommandError;
-use crate::redis::glob::{Case, Glob};
+use crate::redis::glob::Case;
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::redis::table::{self, COMMANDS, CommandSpec, KeyRange};
 
@@ -21,6 +21,7 @@ pub fn info(call: &mut Call<'_>) -> Handled {
     if call.args.len() == 2 {
         return all(call);
     }
+    super::bound_names(call.args.len())?;
     let protocol = call.protocol();
     encode::array(call.out, call.args.len() - 2);
     for name in call.args.skip(2).iter() {
@@ -52,7 +53,7 @@ pub fn list(call: &mut Call<'_>) -> Handled {
                 let category = [b"@", value].concat().to_ascii_lowercase();
                 named(&|spec| spec.categories.split_whitespace().any(|word| word.as_bytes() == category))
             } else if call.is(3, "PATTERN") {
-                let glob = Glob::new(value, Case::Ignored);
+                let glob = super::glob(value, Case::Ignored)?;
                 named(&|spec| glob.matches(spec.name.as_bytes()))
             } else {
                 return Err(CommandError::SYNTAX);
@@ -66,6 +67,7 @@ pub fn list(call: &mut Call<'_>) -> Handled {
 }
 
 pub fn docs(call: &mut Call<'_>) -> Handled {
+    super::bound_names(call.args.len())?;
     let protocol = call.protocol();
     let specs: Vec<_> = match call.args.len() {
         2 => COMMANDS.iter().collect(),

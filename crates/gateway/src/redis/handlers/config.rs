@@ -4,7 +4,7 @@ use shorttail_wire::resp::encode;
 
 use super::answer_help;
 use crate::limits::KEEPALIVE_S;
-use crate::redis::glob::{Case, Glob};
+use crate::redis::glob::Case;
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::session::Settings;
 
@@ -31,7 +31,9 @@ fn parameters(settings: &Settings) -> [(&'static str, String); 15] {
 }
 
 pub fn get(call: &mut Call<'_>) -> Handled {
-    let globs: Vec<_> = call.args.skip(2).iter().map(|pattern| Glob::new(pattern, Case::Ignored)).collect();
+    super::bound_names(call.args.len())?;
+    let globs = call.args.skip(2).iter().map(|pattern| super::glob(pattern, Case::Ignored));
+    let globs = globs.collect::<Result<Vec<_>, _>>()?;
     let parameters = parameters(call.settings());
     let asked = |name: &str| globs.iter().any(|glob| glob.matches(name.as_bytes()));
     let found: Vec<_> = parameters.iter().filter(|(name, _)| asked(name)).collect();

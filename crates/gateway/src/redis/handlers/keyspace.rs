@@ -3,10 +3,9 @@
 use shorttail_wire::resp::{encode, parse_i64};
 
 use crate::redis::error::CommandError;
-use crate::redis::glob::{Case, Glob};
+use crate::redis::glob::Case;
 use crate::redis::info::{Sections, render};
 use crate::redis::keyspace::{Filter, Found, KeyspaceWork, encode_scan, next_cursor};
-use crate::redis::limits;
 use crate::redis::plan::{Call, Handled, Plan};
 
 /// Keys per SCAN when the client does not say.
@@ -21,7 +20,7 @@ pub fn randomkey(_call: &mut Call<'_>) -> Handled {
 }
 
 pub fn keys(call: &mut Call<'_>) -> Handled {
-    let filter = Filter { pattern: Some(Glob::new(&call.args[1], Case::Counts)), other_type: false };
+    let filter = Filter { pattern: Some(super::glob(&call.args[1], Case::Counts)?), other_type: false };
     let Some(cursor) = next_cursor(0, call.shared) else {
         encode::array(call.out, 0);
         return Ok(Plan::Answered);
@@ -56,7 +55,7 @@ pub fn scan(call: &mut Call<'_>) -> Handled {
             let wanted = parse_i64(value).ok_or(CommandError::NOT_AN_INTEGER)?;
             count = usize::try_from(wanted).ok().filter(|&count| count > 0).ok_or(CommandError::SYNTAX)?;
         } else if call.is(index, "MATCH") {
-            filter.pattern = Some(Glob::new(value, Case::Counts));
+            filter.pattern = Some(super::glob(value, Case::Counts)?);
         } else if call.is(index, "TYPE") {
             filter.other_type = !value.eq_ignore_ascii_case(b"string");
         } else {
@@ -67,7 +66,7 @@ pub fn scan(call: &mut Call<'_>) -> Handled {
         encode_scan(call.out, 0, &[]);
         return Ok(Plan::Answered);
     };
-    Ok(Plan::Keyspace(KeyspaceWork::Scan { cursor, count: count.min(limits::SCAN_COUNT_MAX), filter }))
+    Ok(Plan::Keyspace(KeyspaceWork::Scan { cursor, count, filter }))
 }
 
 /// A cursor as `strtoul` reads it: up to a zero byte, nothing at all is 0, and a negative one counts from the end.

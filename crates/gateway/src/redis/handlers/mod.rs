@@ -20,7 +20,8 @@ use shorttail_wire::resp::Args;
 
 use super::connection::Connection;
 use super::error::CommandError;
-use super::limits::ERROR_ECHO_BYTES_MAX;
+use super::glob::{Case, Glob};
+use super::limits::{self, ERROR_ECHO_BYTES_MAX};
 use super::plan::{Call, Handled, Plan};
 use super::table;
 use crate::session::Shared;
@@ -101,6 +102,20 @@ fn unknown_subcommand(container: &str, word: &[u8]) -> CommandError {
 }
 
 /// Answers a HELP subcommand: the heading, the lines given, and HELP itself.
+/// At most so many names are answered that take much room each.
+fn bound_names(count: usize) -> Result<(), CommandError> {
+    if count > limits::NAMES_MAX { Err(CommandError::TOO_MANY_NAMES) } else { Ok(()) }
+}
+
+/// A pattern of a client.
+fn glob(pattern: &[u8], case: Case) -> Result<Glob, CommandError> {
+    if pattern.len() > limits::PATTERN_BYTES_MAX {
+        Err(CommandError::LONG_PATTERN)
+    } else {
+        Ok(Glob::new(pattern, case))
+    }
+}
+
 fn answer_help(call: &mut Call<'_>, container: &str, lines: &[&str]) -> Handled {
     use shorttail_wire::resp::encode;
     encode::array(call.out, lines.len() + 3);

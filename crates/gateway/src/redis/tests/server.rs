@@ -254,6 +254,28 @@ fn commands_are_described() {
     }
 }
 
+/// A word of few bytes is answered with a thousand, and a pattern is compared with every key.
+#[test]
+fn what_takes_much_is_asked_for_a_little_at_a_time() {
+    let mut client = Client::new();
+    let mut many = |words: &[&str], word: &str| {
+        let all = words.iter().copied().chain(std::iter::repeat_n(word, 1_001)).map(str::as_bytes);
+        client.say_words(&all.collect::<Vec<_>>())
+    };
+    for (words, word) in [
+        (&["COMMAND", "INFO"][..], "cluster"),
+        (&["COMMAND", "DOCS"], "cluster"),
+        (&["CLIENT", "LIST", "ID"], "1"),
+        (&["CONFIG", "GET"], "max*"),
+    ] {
+        assert_eq!(many(words, word), "-ERR too many names in one request");
+    }
+    let pattern = "a".repeat(1_025);
+    for command in ["KEYS ", "SCAN 0 MATCH ", "CONFIG GET ", "COMMAND LIST FILTERBY PATTERN "] {
+        assert_eq!(client.say(&format!("{command}{pattern}")), "-ERR pattern is too long");
+    }
+}
+
 #[test]
 fn connections_see_each_other() {
     let mut client = Client::new();
