@@ -253,11 +253,11 @@ impl Node {
     /// When the bytes are no replies: the caller closes the session and says so.
     pub fn handle_peer_input(&mut self, _now: Now, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
         let Some(rebuilds) = self.rebuilding.here() else { return Ok(input.len()) };
-        let outcome = rebuilds.handle_input(peer, input);
+        let mut ended = Vec::new();
+        let outcome = rebuilds.handle_input(peer, input, &mut ended);
         self.holdings.stats.messages_damaged += u64::from(outcome.is_err());
-        let (consumed, ended) = outcome?;
         ended.into_iter().for_each(|rebuilt| self.settle(rebuilt));
-        Ok(consumed)
+        outcome
     }
 
     /// So many messages were hurt on their way to what works beside the core.

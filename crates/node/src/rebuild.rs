@@ -376,12 +376,13 @@ impl Rebuilds {
         failed.into_iter().filter_map(end).collect()
     }
 
-    /// Takes whole frames from the front of what another node sent; answers how many bytes they were and what ended.
+    /// Takes whole frames from the front of what another node sent; answers how many bytes they were. What ended is
+    /// added to `ended`, also if what follows is no reply: nobody else would tell of it.
     ///
     /// # Errors
     /// When the bytes are no replies: the caller closes the session.
-    pub fn handle_input(&mut self, peer: PeerId, input: &[u8]) -> Result<(usize, Vec<Rebuilt>), FrameError> {
-        let (mut consumed, mut ended) = (0, Vec::new());
+    pub fn handle_input(&mut self, peer: PeerId, input: &[u8], ended: &mut Vec<Rebuilt>) -> Result<usize, FrameError> {
+        let mut consumed = 0;
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
             self.note_reply(peer);
@@ -394,7 +395,7 @@ impl Rebuilds {
             ended.extend(self.reply(frame.tag, peer, &reply));
             consumed += length;
         }
-        Ok((consumed, ended))
+        Ok(consumed)
     }
 
     fn reply(&mut self, tag: u64, peer: PeerId, reply: &NodeReply<'_>) -> Option<Rebuilt> {

@@ -26,6 +26,8 @@ struct Nodes {
     sessions: Vec<(usize, PeerId)>,
     /// Nobody reaches this node.
     cut_off: Option<usize>,
+    /// What a node sends behind a chunk is hurt on its way.
+    hurts_behind_chunks: bool,
 }
 
 /// What the owner was told: replies by name, outcomes of orders.
@@ -49,7 +51,7 @@ impl Nodes {
             Node::new(config).expect("a node")
         };
         let nodes = (0..NODE_COUNT).map(node).collect();
-        let mut nodes = Nodes { nodes, now_us: 1, sessions: Vec::new(), cut_off: None };
+        let mut nodes = Nodes { nodes, now_us: 1, sessions: Vec::new(), cut_off: None, hurts_behind_chunks: false };
         for number in 0..usize::from(NODE_COUNT) {
             nodes.nodes[number].handle_session_opened(OWNER);
             nodes.tell(number, &NodeRequest::Hello(hello(6, 3)));
@@ -115,7 +117,13 @@ impl Nodes {
         if let Some(output) = self.nodes[reader].poll_peer_output(peer).map(std::mem::take) {
             let consumed = self.nodes[source].handle_input(now, session, &output).expect("a greeted session");
             assert_eq!(consumed, output.len());
-            let replies = self.nodes[source].poll_output(session).map(std::mem::take).unwrap_or_default();
+            let mut replies = self.nodes[source].poll_output(session).map(std::mem::take).unwrap_or_default();
+            if self.hurts_behind_chunks && replies.len() > CHUNK_BYTES {
+                replies.extend([0xff; 64]);
+                self.nodes[reader].handle_peer_input(now, peer, &replies).expect_err("no reply");
+                self.nodes[reader].handle_peer_closed(peer);
+                return self.sessions.retain(|&session| session != (reader, peer));
+            }
             let consumed = self.nodes[reader].handle_peer_input(now, peer, &replies).expect("replies");
             assert_eq!(consumed, replies.len());
         }
@@ -236,6 +244,16 @@ fn a_chunk_is_copied_from_the_node_that_it_leaves() {
         nodes.holds(SPARE, &chunks()[usize::from(index)]);
         nodes.holds(usize::from(index), &chunks()[usize::from(index)]);
     }
+}
+
+#[test]
+fn what_ended_is_told_although_the_next_message_is_hurt() {
+    let mut nodes = nodes_without(&[], FAST);
+    nodes.hurts_behind_chunks = true;
+    nodes.tell(SPARE, &rebuild(1, &[1]));
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())]);
+    nodes.holds(SPARE, &chunks()[1]);
 }
 
 #[test]

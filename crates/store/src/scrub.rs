@@ -12,7 +12,7 @@ use shorttail_wire::crc32c;
 use shorttail_wire::node::{ChunkDescription, Refusal};
 
 use crate::chunk::{intact_state, split, split_mut};
-use crate::chunk_store::{ChunkStore, sealed_state};
+use crate::chunk_store::{ChunkStore, check_description, sealed_state};
 use crate::chunk_view::ChunkView;
 use crate::chunks::Place;
 use crate::content::used_bytes;
@@ -56,9 +56,11 @@ impl ChunkStore {
     /// intact one is here.
     ///
     /// # Errors
-    /// `Exists`: another chunk of the stripe is here, or it was ordered before the stripe was freed here.
+    /// `Exists`: another chunk of the stripe is here, or it was ordered before the stripe was freed here. `Invalid`: a
+    /// description of no chunk.
     pub fn check_rebuild(&mut self, description: &ChunkDescription) -> Result<bool, Refusal> {
         let stripe = description.stripe;
+        check_description(description)?;
         self.check_late(description)?;
         match self.look_at(stripe) {
             None => self.check_new(description).map(|()| true),

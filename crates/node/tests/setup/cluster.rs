@@ -137,7 +137,8 @@ impl Cluster {
                     giver.handle_found(node.find(wanted));
                 }
                 self.fetched_bytes += replies.len();
-                let (consumed, ended) = self.rebuilds.handle_input(peer, &replies).expect("replies");
+                let mut ended = Vec::new();
+                let consumed = self.rebuilds.handle_input(peer, &replies, &mut ended).expect("replies");
                 assert_eq!(consumed, replies.len());
                 all_ended.extend(ended);
                 while let Some((peer, near)) = self.rebuilds.poll_offered() {

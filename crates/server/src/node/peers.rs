@@ -50,15 +50,11 @@ impl Peers {
         loop {
             let Some((link, intake)) = self.links.get_mut(&peer) else { return ended };
             let mut failure = None;
-            let end = link.read_large(intake, |input| match rebuilds.handle_input(peer, input) {
-                Ok((consumed, over)) => {
-                    ended.extend(over);
-                    consumed
-                }
-                Err(error) => {
+            let end = link.read_large(intake, |input| {
+                rebuilds.handle_input(peer, input, &mut ended).unwrap_or_else(|error| {
                     failure = Some(error);
                     input.len()
-                }
+                })
             });
             match (failure, end) {
                 (None, ReadEnd::Drained) => return ended,
