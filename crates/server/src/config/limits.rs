@@ -29,7 +29,7 @@ pub const BLOCK_BYTES_MIN: Size = Size(256);
 /// Largest block: what a chunk of 64 KiB with its header and a checksum surely holds.
 pub const BLOCK_BYTES_MAX: Size = Size(32 << 10);
 /// Largest key a Redis client may use: a chunk holds it with the manifest of a large value.
-pub const KEY_BYTES_MAX: Size = Size(60 << 10);
+pub const KEY_BYTES_MAX: Size = Size(15 << 10);
 /// Client connections of one gateway: a million, more than file descriptors allow in practice.
 pub const CONNECTION_COUNT_MAX: usize = 1 << 20;
 /// Seconds until an idle connection is closed: as many as memcached takes.
