@@ -54,6 +54,7 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let mut run_dir = RunDir::create(config.dir.as_deref())?;
     if config.memory_file {
         run_dir.keep_memory(config.dir.as_deref())?;
+        run_dir.check_size(config.node_count, config.node_threads, config.node_memory)?;
     } else {
         run_dir.keep_nothing(config.dir.as_deref())?;
     }

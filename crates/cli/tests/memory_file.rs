@@ -71,15 +71,20 @@ fn a_kept_cluster_is_not_started_as_another_one() {
     let mut client = connect(&cluster.memcached);
     (0..KEYS).for_each(|number| store(&mut client, number, 0));
     cluster.end(Signal::SIGTERM);
-    let others: [(&[&str], &str); 3] = [
+    let others: [(&[&str], &str); 4] = [
         (&["--memory-file", "--code", "rs:2+1"], "--code rs:4+2"),
         (&["--memory-file", "--partitions", "5"], "--partitions 4"),
         (&[], "--memory-file"),
+        (
+            &["--memory-file", "--node-memory", "32MiB"],
+            "--node-memory 16MiB --node-threads 1, as it was; nothing was started",
+        ),
     ];
     for (flags, wanted) in others {
         let mut command = program();
         command.args(["up", "--memcached", ANY_PORT, "--redis", "off", "--admin", ANY_PORT, "--nodes", "6"]);
-        command.args(["--node-memory", "16MiB", "--dir"]).arg(&dir).args(flags);
+        let usual: &[&str] = if flags.contains(&"--node-memory") { &[] } else { &["--node-memory", "16MiB"] };
+        command.args(usual).arg("--dir").arg(&dir).args(flags);
         let Output { status, stderr, .. } = command.output().expect("the program runs");
         let said = String::from_utf8_lossy(&stderr);
         assert!(status.code() == Some(1) && said.contains(wanted), "{flags:?}: {status}: {said}");
@@ -136,7 +141,7 @@ fn a_file_that_is_not_this_nodes_is_refused_and_not_changed() {
     };
     refused(&file, &with(3, "4"), "the memory of node 3, not of node 4");
     refused(&file, &with(1, "00000000000000bb"), "another one");
-    refused(&file, &with(5, "32MiB"), "it was made for 1 core(s)");
+    refused(&file, &with(5, "32MiB"), "was before (--threads 1 --memory 16MiB)");
     let mut layout = std::fs::read(&file).expect("a file");
     // It says so twice.
     (layout[3], layout[2048 + 3]) = (b'9', b'9');

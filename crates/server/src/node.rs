@@ -35,6 +35,7 @@ use beside::AllBeside;
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 use memory::Memory;
+pub use memory::made_for_other_size;
 use peers::Addresses;
 
 /// What a core publishes for the heartbeats.

@@ -10,7 +10,8 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use shorttail_server::config::SOCKET_PATH_BYTES_MAX;
+use shorttail_server::config::{SOCKET_PATH_BYTES_MAX, Size};
+use shorttail_server::node::made_for_other_size;
 use tempfile::TempDir;
 
 const PREFIX: &str = "shorttail-run-";
@@ -67,10 +68,11 @@ impl RunDir {
     /// that goes with this run.
     ///
     /// # Errors
-    /// When a directory cannot be made.
+    /// When a directory cannot be made, or another run has it.
     pub fn keep_memory(&mut self, dir: Option<&Path>) -> anyhow::Result<()> {
         if let Some(dir) = dir {
             let memory = dir.canonicalize()?.join("memory");
+            self.check_alone(&memory)?;
             std::fs::create_dir_all(&memory).with_context(|| format!("cannot make {}", memory.display()))?;
             self.memory = Some(memory);
             return Ok(());
@@ -91,14 +93,39 @@ impl RunDir {
     /// When an earlier run kept its memory in the user's directory: the cluster would give it up.
     pub fn keep_nothing(&self, dir: Option<&Path>) -> anyhow::Result<()> {
         let Some(memory) = dir.map(|dir| dir.join("memory")) else { return Ok(()) };
-        let is_kept = std::fs::read_dir(&memory).is_ok_and(|mut files| files.next().is_some());
-        if is_kept {
+        self.check_alone(&memory)?;
+        if is_filled(&memory) {
             bail!(
                 "{} holds what a cluster stored, which would be given up: start it with --memory-file, or remove that directory",
                 memory.display()
             );
         }
         Ok(())
+    }
+
+    /// Does no other run that lives keep its memory there?
+    fn check_alone(&self, memory: &Path) -> anyhow::Result<()> {
+        let parent = self.path().parent().unwrap_or(self.path());
+        let is_other = |path: &PathBuf| path != self.path() && is_held(path);
+        match is_filled(memory) && runs_in(parent).any(|path| is_other(&path)) {
+            true => bail!("a cluster runs in {} already: end it first, or give another --dir", parent.display()),
+            false => Ok(()),
+        }
+    }
+
+    /// Was the memory that is kept made for nodes of this size?
+    ///
+    /// # Errors
+    /// Says with what the cluster is to be started.
+    pub fn check_size(&self, node_count: usize, threads: usize, node_memory: Size) -> anyhow::Result<()> {
+        let ids = 0..u16::try_from(node_count).unwrap_or(u16::MAX);
+        let files = ids.filter_map(|id| Some((id, self.node_memory(id)?)));
+        let mut others = files.filter_map(|(id, file)| Some((id, made_for_other_size(&file, threads, node_memory.0)?)));
+        let Some((id, (threads, size))) = others.next() else { return Ok(()) };
+        bail!(
+            "the memory file of node {id} was made for another size: start the cluster with --node-memory {size} \
+             --node-threads {threads}, as it was; nothing was started"
+        )
     }
 
     /// The file of a node's memory, if it is kept.
@@ -146,15 +173,32 @@ fn hold(path: &Path) -> std::io::Result<Held> {
 
 /// Removes the directories of runs that are no more. Whatever cannot be looked at or removed is left alone.
 fn remove_stale(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
-    let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX));
-    for entry in entries.flatten().filter(|entry| ours(&entry.file_name())) {
-        let Ok(file) = File::options().read(true).write(true).open(entry.path().join(LOCK)) else { continue };
+    for run in runs_in(parent) {
+        let Ok(file) = lock_of(&run) else { continue };
         match file.try_lock() {
-            Ok(()) => drop(std::fs::remove_dir_all(entry.path())),
+            Ok(()) => drop(std::fs::remove_dir_all(run)),
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
         }
     }
+}
+
+/// The directories of runs, whether they live or not.
+fn runs_in(parent: &Path) -> impl Iterator<Item = PathBuf> {
+    let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    entries.filter(move |entry| ours(&entry.file_name())).map(|entry| entry.path())
+}
+
+fn is_held(run: &Path) -> bool {
+    lock_of(run).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+fn lock_of(run: &Path) -> std::io::Result<File> {
+    File::options().read(true).write(true).open(run.join(LOCK))
+}
+
+fn is_filled(dir: &Path) -> bool {
+    std::fs::read_dir(dir).is_ok_and(|mut files| files.next().is_some())
 }
 
 #[cfg(test)]
@@ -209,6 +253,22 @@ mod tests {
         std::fs::write(run.node_memory(0).expect("kept"), "").expect("written");
         let error = run.keep_nothing(dir).expect_err("it is there").to_string();
         assert!(error.contains("--memory-file"), "{error}");
+    }
+
+    #[test]
+    fn nobody_is_told_to_remove_what_a_running_cluster_stores() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = Some(parent.path());
+        let mut running = RunDir::create(dir).expect("made");
+        running.keep_memory(dir).expect("made");
+        std::fs::write(running.node_memory(0).expect("kept"), "").expect("written");
+        let mut next = RunDir::create(dir).expect("made");
+        for error in [next.keep_nothing(dir), next.keep_memory(dir)].map(|kept| kept.expect_err("it runs").to_string())
+        {
+            assert!(error.contains(" runs in ") && !error.contains("remove"), "{error}");
+        }
+        drop(running);
+        next.keep_memory(dir).expect("it is there for the next one");
     }
 
     #[test]

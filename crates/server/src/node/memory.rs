@@ -17,7 +17,7 @@ use anyhow::{Context, anyhow, bail};
 use shorttail_store::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
 use shorttail_wire::control::NodeSession;
 
-use crate::config::{NodeConfig, NodeMembership};
+use crate::config::{NodeConfig, NodeMembership, Size};
 
 /// Nobody else reads what is stored, nor locks the file.
 const FILE_MODE: u32 = 0o600;
@@ -112,17 +112,41 @@ impl Memory {
     }
 }
 
+/// Threads and memory that a node had for which a file was made, if that is not what it is to have now. Says nothing of
+/// whatever else may be wrong with the file: the node does.
+pub fn made_for_other_size(path: &Path, threads: usize, memory_bytes: u64) -> Option<(u16, Size)> {
+    let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+    if file.metadata().ok()?.len() == 0 {
+        return None;
+    }
+    let core_bytes = usize::try_from(memory_bytes).ok()?.checked_div(threads)?;
+    match MemoryFile::take(file, boot_id().ok()?, u16::try_from(threads).ok()?, core_bytes) {
+        Err(MemoryFileError::Size { cores, core_bytes }) => Some((cores, node_bytes(cores, core_bytes))),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// A node with so many bytes makes such a file.
+fn node_bytes(cores: u16, core_bytes: u64) -> Size {
+    Size(core_bytes.saturating_mul(cores.into()))
+}
+
+/// Who does so with all nodes at once loses everything.
+const REPLACE: &str = "one node at a time while the others serve, remove this one file and wait until `shorttail status` \
+                       says that no chunk is missing";
+
 /// Files that somebody may still want are never to be removed.
-fn what_to_do(error: &MemoryFileError) -> &'static str {
-    match error {
-        MemoryFileError::InUse => "; end that process first, or give another path",
-        MemoryFileError::Foreign => "; give another path",
-        MemoryFileError::Size { .. } => {
-            "; start the node as it was started before, or remove the file and let repair fill a new one"
-        }
-        MemoryFileError::Length { .. } => "; remove the file and let repair fill a new one",
-        MemoryFileError::Layout => "; use the version that wrote it, or remove the file and let repair fill a new one",
-        MemoryFileError::Io(_) => "",
+fn what_to_do(error: &MemoryFileError) -> String {
+    match *error {
+        MemoryFileError::InUse => "; end that process first, or give another path".into(),
+        MemoryFileError::Foreign => "; give another path".into(),
+        MemoryFileError::Size { cores, core_bytes } => format!(
+            "; start the node as it was before (--threads {cores} --memory {}), or, {REPLACE}",
+            node_bytes(cores, core_bytes)
+        ),
+        MemoryFileError::Length { .. } => format!("; {REPLACE}"),
+        MemoryFileError::Layout => format!("; use the version that wrote it, or, {REPLACE}"),
+        MemoryFileError::Io(_) => String::new(),
     }
 }
 
@@ -141,6 +165,8 @@ fn parse_boot_id(text: &str) -> Option<BootId> {
 
 #[cfg(test)]
 mod tests {
+    use shorttail_units::{ClusterId, Incarnation, NodeId};
+
     use super::*;
 
     #[test]
@@ -161,7 +187,34 @@ mod tests {
             (MemoryFileError::Layout, true),
             (MemoryFileError::Length { found: 1, wanted: 2 }, true),
         ] {
-            assert_eq!(what_to_do(&error).contains("remove the file"), may_be_removed, "{error}");
+            let told = what_to_do(&error);
+            assert_eq!(told.contains("remove this one file"), may_be_removed, "{error}");
+            assert_eq!(told.contains("one node at a time while the others serve"), may_be_removed, "{error}");
         }
+    }
+
+    #[test]
+    fn the_size_that_a_file_was_made_for_is_told_as_it_is_given() {
+        let size = MemoryFileError::Size { cores: 2, core_bytes: 32 << 20 };
+        assert!(what_to_do(&size).contains("(--threads 2 --memory 64MiB)"), "{}", what_to_do(&size));
+    }
+
+    #[test]
+    fn a_file_of_another_size_is_found_before_a_node_takes_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("node-0");
+        let other = |memory_bytes| made_for_other_size(&path, 2, memory_bytes);
+        assert_eq!(other(32 << 20), None, "there is no file");
+        std::fs::write(&path, "").expect("written");
+        assert_eq!(other(32 << 20), None, "it was made for nothing yet");
+        let file = OpenOptions::new().read(true).write(true).open(&path).expect("it is there");
+        let mut memory = MemoryFile::take(file, boot_id().expect("told"), 2, 16 << 20).expect("new");
+        let identity = MemoryIdentity { cluster: ClusterId(1), node: NodeId(0), incarnation: Incarnation(1) };
+        memory.begin(identity).expect("written");
+        assert_eq!(other(64 << 20), None, "a node has it, and will say so");
+        drop(memory);
+        assert_eq!(other(32 << 20), None);
+        assert_eq!(other(64 << 20), Some((2, Size::mib(32))));
+        assert_eq!(made_for_other_size(&path, 1, 32 << 20), Some((2, Size::mib(32))));
     }
 }
