@@ -1,11 +1,14 @@
-//! A line that says how far a run has come: redrawn on a terminal, one every few seconds elsewhere.
+//! A line that says how far a run has come: redrawn on a terminal, one every few seconds elsewhere, and for a run in the
+//! background, whose terminal somebody else types on.
 
-use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 
 use crate::driver::Progress;
 use crate::engine::Phase;
@@ -27,7 +30,7 @@ impl Phase {
 
 /// Shows progress until every sender of `done` is gone. `total`: how many operations it will be, if that is known.
 pub fn watch(phase: Phase, total: Option<u64>, progress: &Progress, done: &Receiver<()>, quiet: bool) {
-    let bar = if quiet || !std::io::stderr().is_terminal() { None } else { Some(ProgressBar::new_spinner()) };
+    let bar = (!quiet && is_watched(std::io::stderr())).then(ProgressBar::new_spinner);
     let started = Instant::now();
     let (mut printed, mut operations_then) = (started, 0);
     let pause = if bar.is_some() { REDRAW } else { PRINT };
@@ -58,5 +61,28 @@ pub fn watch(phase: Phase, total: Option<u64>, progress: &Progress, done: &Recei
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
+    }
+}
+
+/// Is it the terminal of this process, which runs in the foreground? Nothing else has a foreground.
+fn is_watched(to: impl AsFd) -> bool {
+    tcgetpgrp(to).is_ok_and(|foreground| foreground == getpgrp())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Mode, OFlags, open};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_on_which_this_process_is_not_in_the_foreground_is_not_drawn_on() {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&ours).expect("ours");
+        unlockpt(&ours).expect("unlocked");
+        let name = ptsname(&ours, Vec::new()).expect("its name");
+        let theirs = open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("it is there");
+        assert!(rustix::termios::isatty(&theirs) && !is_watched(&theirs));
     }
 }
