@@ -12,17 +12,23 @@
 //! Who became another user may not open a pipe or terminal of the earlier one: [`keep`] opens it before. Where it was
 //! never to be opened a line is written once something can be, and a terminal that then takes a part of it is waited
 //! for.
+//!
+//! What a child of `up` says begins with its name: all children share one place for it.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
+
+/// Set by `up` for its children: who speaks.
+pub const VARIABLE: &str = "SHORTTAIL_SPEAKER";
 
 /// A pipe takes so many bytes as a whole or not at all (POSIX: PIPE_BUF), with a note before them; longer lines are
 /// cut.
@@ -35,6 +41,8 @@ const SOON: Duration = Duration::from_millis(100);
 
 /// Standard output and error, opened by an earlier user.
 static KEPT: OnceLock<[Option<OwnedFd>; 2]> = OnceLock::new();
+
+static SPEAKER: LazyLock<Option<String>> = LazyLock::new(|| std::env::var(VARIABLE).ok());
 
 static OUTPUT: Lines = Lines::new();
 static ERRORS: Lines = Lines::new();
@@ -66,7 +74,14 @@ pub fn end_with(text: &str) {
 }
 
 fn write_error(line: &[u8], within: Duration) {
-    ERRORS.write(io::stderr().as_fd(), line, within);
+    ERRORS.write(io::stderr().as_fd(), &said_by(SPEAKER.as_deref(), line), within);
+}
+
+fn said_by<'a>(speaker: Option<&str>, line: &'a [u8]) -> Cow<'a, [u8]> {
+    match speaker {
+        None => line.into(),
+        Some(speaker) => [speaker.as_bytes(), b": ", line].concat().into(),
+    }
 }
 
 /// Standard error, for log lines: each is written as a whole.
@@ -298,6 +313,12 @@ mod tests {
         say(&lines, &writer, "nobody");
         lines.write(writer.as_fd(), b"half", Duration::ZERO);
         assert_eq!(lines.left_out.into_inner(), 0, "it was tried");
+    }
+
+    #[test]
+    fn what_a_child_says_begins_with_its_name() {
+        assert_eq!(*said_by(Some("node 3"), b"WARN full\n"), *b"node 3: WARN full\n");
+        assert_eq!(*said_by(None, b"WARN full\n"), *b"WARN full\n");
     }
 
     /// How far something is, is said again soon.

@@ -9,6 +9,7 @@ use shorttail_server::config::{Address, LogLevel, Transport, UpConfig};
 
 use super::children_file;
 use super::run_dir::RunDir;
+use crate::lines;
 
 /// What a child is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,10 +75,24 @@ impl Plan {
                 command.env_remove(name);
             }
         }
+        command.env(lines::VARIABLE, self.speaker(part));
         if matches!(part, Part::Gateway(_)) && std::env::var_os(ALLOCATOR.0).is_none() {
             command.env(ALLOCATOR.0, ALLOCATOR.1);
         }
         command
+    }
+
+    /// Who a part is, before each of its lines.
+    fn speaker(&self, part: Part) -> String {
+        match part {
+            Part::Coordinator => "coordinator".to_owned(),
+            Part::Node(id) => format!("node {id}"),
+            Part::Gateway(_) if self.config.gateway_count == 1 => "gateway".to_owned(),
+            Part::Gateway(place) => {
+                let (memcached, redis) = self.client_addresses[place];
+                memcached.or(redis).map_or_else(|| "gateway".to_owned(), |address| format!("gateway at {address}"))
+            }
+        }
     }
 
     fn coordinator_flags(&self) -> Vec<OsString> {

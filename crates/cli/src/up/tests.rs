@@ -15,6 +15,7 @@ use super::run_dir::RunDir;
 use super::supervisor::{Source, Supervisor};
 use crate::arguments::{Cli, Verb};
 use crate::exit::Failure;
+use crate::lines;
 
 #[test]
 fn who_is_started_by_nohup_ignores_hang_ups() {
@@ -75,6 +76,18 @@ fn every_part_gets_flags_that_it_takes() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn every_part_knows_its_name() {
+    let (plan, _parent) = plan(UpOptions { gateways: Some(2), ..UpOptions::default() });
+    let name = |part| {
+        let command = plan.command(part);
+        let name = command.get_envs().find_map(|(key, value)| value.filter(|_| key == lines::VARIABLE));
+        name.and_then(|name| name.to_str()).map(str::to_owned)
+    };
+    let parts = [Part::Coordinator, Part::Node(3), Part::Gateway(1)];
+    assert_eq!(parts.map(name), ["coordinator", "node 3", "gateway at 127.0.0.1:11212"].map(|name| Some(name.into())));
 }
 
 #[test]
