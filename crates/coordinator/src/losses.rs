@@ -47,7 +47,11 @@ impl Coordinator {
     pub(crate) fn acknowledge_losses(&mut self) -> Result<String, String> {
         let count = std::mem::take(&mut self.durable.lossy).len();
         if count == 0 {
-            return Err("no loss is known that is not acknowledged".into());
+            return Err(match self.has_unreadable_stripes() {
+                true => "nothing to acknowledge: keys that cannot be read stay errors until they are written again or flushed",
+                false => "no loss is known that is not acknowledged",
+            }
+            .into());
         }
         self.persist();
         Ok(format!("the losses of {count} partition(s) are acknowledged"))

@@ -48,6 +48,11 @@ impl Coordinator {
         Lacking { lost: self.living().map(told).max().unwrap_or(0), away: self.away().collect() }
     }
 
+    /// Did stripes lose more than can be made up for, as owners know?
+    pub(crate) fn has_unreadable_stripes(&self) -> bool {
+        self.lacking().lost > self.settings.code.tolerance()
+    }
+
     /// What they may lack at worst, node `beside` being left out of account.
     pub(crate) fn lacking_at_worst(&self, beside: u16) -> usize {
         let is_away = |&id: &u16| id != beside && !self.is_loss_untold(&self.nodes[&id]);
@@ -164,15 +169,14 @@ impl Coordinator {
         if lacking.count() <= tolerance {
             return None;
         }
-        let ids: Vec<String> = away.iter().map(u16::to_string).collect();
         let beside = match lost {
             0 => String::new(),
             _ => format!(", beside {lost} of a stripe's chunks that are lost"),
         };
         Some(format!(
-            "nodes {} are away{beside}, and {code} survives the loss of {tolerance}: objects that lack more chunks cannot be \
-             read until they are back; start those again that have their memory in a file, let those run that were stopped",
-            ids.join(", ")
+            "{} away{beside}, and {code} survives the loss of {tolerance}: objects that lack more chunks cannot be read until \
+             they are all back; start again what has its memory in a file, let run what was stopped",
+            nodes_are(away)
         ))
     }
 
@@ -217,6 +221,12 @@ impl Coordinator {
             percent(used)
         ))
     }
+}
+
+/// For people.
+fn nodes_are(ids: &[u16]) -> String {
+    let named: Vec<String> = ids.iter().map(u16::to_string).collect();
+    if ids.len() == 1 { format!("node {} is", named[0]) } else { format!("nodes {} are", named.join(", ")) }
 }
 
 /// For people.

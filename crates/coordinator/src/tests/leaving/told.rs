@@ -74,6 +74,9 @@ fn what_cannot_be_read_is_not_called_served() {
         problems[0].starts_with("nodes 2, 4 are away, beside 1 of a stripe's chunks that are lost"),
         "{problems:?}"
     );
+    cluster.counts(&[(4, 0), (7, 0), (8, 0)], 2);
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("node 2 is away, beside 2 of a stripe's chunks that are lost"), "{problems:?}");
     cluster.counts(&[(7, 0), (8, 0)], 3);
     let problems = cluster.problems();
     assert!(problems[0].starts_with("some stripes lost 3 chunks"), "{problems:?}");

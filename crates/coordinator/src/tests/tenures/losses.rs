@@ -208,6 +208,19 @@ fn what_an_owner_knew_to_be_lost_is_a_problem_when_it_is_gone() {
     }
 }
 
+/// Or whoever acknowledges would take what `status` tells for nothing.
+#[test]
+fn what_an_owner_knows_to_be_lost_is_nothing_to_acknowledge() {
+    for (lost_of_stripe_max, told) in [(2, "no loss is known"), (3, "keys that cannot be read stay errors")] {
+        let mut stage = Stage::new(1, 4);
+        let owner = stage.join();
+        stage.serve();
+        stage.tells_lost(owner, TenureState::Serving, lost_of_stripe_max);
+        let answer = stage.acknowledge().expect_err("nothing is remembered");
+        assert!(answer.contains(told), "{answer}");
+    }
+}
+
 /// Its gateway is forgotten at once where another one serves at its addresses.
 #[test]
 fn what_an_owner_knew_to_be_lost_outlives_its_gateway_and_the_coordinator() {
