@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use serde::Serialize;
 use shorttail_server::admin::{OrderOutcome, status};
-use shorttail_server::config::parse_tcp_address;
+use shorttail_server::config::{AddressError, parse_tcp_address};
 use shorttail_wire::control::ClusterStatus;
 
 use crate::exit::Failure;
@@ -30,9 +30,15 @@ pub struct AdminPort {
         env = "SHORTTAIL_ADMIN",
         value_name = "ADDR",
         default_value = "127.0.0.1:8080",
-        value_parser = parse_tcp_address,
+        value_parser = parse_admin,
     )]
     address: SocketAddr,
+}
+
+/// `host:port`, or what a browser takes, as `up` prints it.
+fn parse_admin(text: &str) -> Result<SocketAddr, AddressError> {
+    let place = text.strip_prefix("http://").map_or(text, |place| place.trim_end_matches('/'));
+    parse_tcp_address(place)
 }
 
 pub struct Admin {
@@ -51,7 +57,7 @@ impl Admin {
     /// When nobody answers, or someone else than a coordinator.
     pub fn status(&self) -> anyhow::Result<ClusterStatus> {
         let body = self.read(self.agent.get(self.url("/status")).call())?;
-        status::from_json(&body).with_context(|| format!("{} answers, but not as a coordinator does", self.address))
+        status::from_json(&body).with_context(|| self.is_other())
     }
 
     /// The status of a cluster that the coordinator knows.
@@ -74,7 +80,7 @@ impl Admin {
         let json = serde_json::to_string(request).context("an order is JSON")?;
         let answer =
             self.read(self.agent.post(self.url(path)).header("content-type", "application/json").send(json))?;
-        serde_json::from_str(&answer).with_context(|| format!("{} answers something else", self.address))
+        serde_json::from_str(&answer).with_context(|| self.is_other())
     }
 
     /// Orders one member to do something, and says what it did.
@@ -90,6 +96,13 @@ impl Admin {
         print(&format!("{}\n", outcome.text))
     }
 
+    fn is_other(&self) -> String {
+        format!(
+            "at {} no coordinator answers, but a gateway or something else (--admin names the coordinator's admin port)",
+            self.address
+        )
+    }
+
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -102,6 +115,8 @@ impl Admin {
         let body = body.with_context(|| format!("the answer of {address} breaks off"))?;
         match status.is_success() {
             true => Ok(body),
+            // Gateways take no orders.
+            false if status == ureq::http::StatusCode::NOT_FOUND => Err(anyhow!("{}", self.is_other())),
             false => Err(anyhow!("{address} answers {status}: {}", body.trim_end())),
         }
     }
@@ -129,7 +144,51 @@ pub fn report(who: &str, outcomes: &[OrderOutcome]) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use shorttail_server::admin::AcknowledgeRequest;
+
     use super::*;
+
+    #[test]
+    fn an_address_may_be_one_of_a_browser() {
+        for text in ["127.0.0.1:8090", "http://127.0.0.1:8090", "http://127.0.0.1:8090/"] {
+            assert_eq!(parse_admin(text).ok(), Some(([127, 0, 0, 1], 8090).into()), "{text}");
+        }
+        for text in ["https://127.0.0.1:8090", "http://", "http://127.0.0.1:8090/status"] {
+            assert!(parse_admin(text).is_err(), "{text}");
+        }
+    }
+
+    /// What somebody says to a request, of this status and with this text.
+    fn asked<T>(status: &'static str, text: &'static str, ask: impl FnOnce(&Admin) -> anyhow::Result<T>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let admin = Admin::new(&AdminPort { address: listener.local_addr().expect("bound") });
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it asks");
+            let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
+            while !request.ends_with(b"\r\n\r\n") && !request.ends_with(b"\"losses\"") {
+                let count = stream.read(&mut buffer).expect("a request");
+                request.extend_from_slice(&buffer[..count]);
+            }
+            let length = text.len();
+            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}")
+                .expect("taken");
+        });
+        let error = ask(&admin).err().expect("no coordinator");
+        answers.join().expect("it answered");
+        format!("{error:#}")
+    }
+
+    #[test]
+    fn who_asks_a_gateway_is_told_so() {
+        let status = asked("200 OK", "{\"gateway\":0}", Admin::status);
+        let order = asked("404 Not Found", "", |admin| admin.order("/acknowledge", &AcknowledgeRequest::Losses));
+        for said in [status, order] {
+            assert!(said.contains("no coordinator answers, but a gateway"), "{said}");
+        }
+    }
 
     #[test]
     fn one_member_that_refuses_fails_the_command() {
