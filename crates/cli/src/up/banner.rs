@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 
 use shorttail_server::config::{Size, UpConfig};
-use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry};
+use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState, NodeStatusEntry};
 
 use super::feasible;
 
 /// The lines, the last of which begins with `ready`; `program` is how the user called it, so that they can be pasted.
 pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStatusEntry], program: &str) -> String {
     let Some((&gateway, others)) = gateways.split_first() else { return String::new() };
-    let mut lines = vec![summary(config)];
+    let (running, away): (Vec<_>, Vec<_>) = status.nodes.iter().partition(|node| node.state.is_alive());
+    let mut lines = vec![summary(config, running.len())];
     if let Some(address) = port_of(gateway.memcached.as_deref()) {
         let (ip, port) = (address.ip(), address.port());
         lines.push(format!("  memcached  {address}"));
@@ -31,17 +32,15 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
         lines.push(format!("  admin      http://{admin}"));
         lines.push(format!("             {program} status --admin {admin}"));
     }
-    let pids: Vec<String> = status.nodes.iter().map(|node| node.pid.to_string()).collect();
+    let pids: Vec<String> = running.iter().map(|node| node.pid.to_string()).collect();
     lines.push(format!("  nodes      pids {}", pids.join(" ")));
-    if let Some(kill) = kill_line(config, &pids) {
-        lines.push(kill);
-    }
+    lines.extend(not_started_line(&away).or_else(|| kill_line(config, &pids)));
     lines.push(ready_line(gateway, status));
     lines.join("\n")
 }
 
-fn summary(config: &UpConfig) -> String {
-    let memory = Size(config.node_memory.0.saturating_mul(config.node_count as u64));
+fn summary(config: &UpConfig, node_count: usize) -> String {
+    let memory = Size(config.node_memory.0.saturating_mul(node_count as u64));
     let (data, chunks) = (config.code.data_count() as f64, config.code.chunk_count() as f64);
     let whole_domain = match config.domain_count {
         0 => "",
@@ -49,13 +48,26 @@ fn summary(config: &UpConfig) -> String {
         _ => ", but no whole domain",
     };
     format!(
-        "ShortTail: {} nodes of {}, {memory} in all, {} (any {} may die{whole_domain}; {:.2} bytes of memory a byte)",
-        config.node_count,
+        "ShortTail: {node_count} nodes of {}, {memory} in all, {} (any {} may die{whole_domain}; {:.2} bytes of memory a byte)",
         config.node_memory,
         config.code,
         config.code.tolerance(),
         chunks / data
     )
+}
+
+/// Members that an earlier run started and this one does not.
+fn not_started_line(away: &[&NodeStatusEntry]) -> Option<String> {
+    let missed = away.iter().filter(|node| node.state == NodeState::Dead);
+    let missed: Vec<String> = missed.map(|node| node.id.to_string()).collect();
+    let (who, whose) = match missed.as_slice() {
+        [] => return None,
+        [one] => (format!("node {one}, a member, is"), "it"),
+        _ => (format!("nodes {}, members, are", missed.join(", ")), "them"),
+    };
+    Some(format!(
+        "             {who} not started: start the cluster with more --nodes, or take {whose} out (shorttail remove -h)"
+    ))
 }
 
 fn kill_line(config: &UpConfig, pids: &[String]) -> Option<String> {
@@ -87,7 +99,7 @@ mod tests {
 
     #[test]
     fn it_is_said_whether_a_domain_may_die() {
-        let of = |domains| summary(&UpOptions { domains, ..UpOptions::default() }.resolve().expect("sensible"));
+        let of = |domains| summary(&UpOptions { domains, ..UpOptions::default() }.resolve().expect("sensible"), 8);
         assert!(of(None).contains("(any 2 may die; "), "{}", of(None));
         assert!(of(Some(4)).contains("(any 2 may die, or a whole domain; "), "{}", of(Some(4)));
         assert!(of(Some(2)).contains("(any 2 may die, but no whole domain; "), "{}", of(Some(2)));
@@ -116,5 +128,30 @@ mod tests {
         }
         let text = lines(&config, &ClusterStatus::default(), &[&one], "shorttail");
         assert!(!text.contains("gateway"), "the only one needs no number: {text}");
+    }
+
+    /// Those of an earlier run may be more, and some may have been removed since.
+    #[test]
+    fn nodes_that_run_are_counted_and_members_that_do_not_are_named() {
+        let config = UpOptions::default().resolve().expect("sensible");
+        let node = |id, state| NodeStatusEntry {
+            id,
+            state,
+            pid: if state == NodeState::Normal { 70 + u32::from(id) } else { 0 },
+            ..NodeStatusEntry::default()
+        };
+        let told = |states: &[NodeState]| {
+            let nodes = (0..).zip(states).map(|(id, &state)| node(id, state)).collect();
+            let status = ClusterStatus { nodes, ..ClusterStatus::default() };
+            lines(&config, &status, &[&GatewayStatusEntry::default()], "shorttail")
+        };
+        let (normal, dead) = (NodeState::Normal, NodeState::Dead);
+        let all = told(&[normal, normal, normal]);
+        assert!(all.starts_with("ShortTail: 3 nodes of ") && all.contains("  nodes      pids 70 71 72\n"), "{all}");
+        assert!(all.contains("kill -9 70 71 ") && !all.contains("not started"), "{all}");
+        let some = told(&[normal, dead, normal, dead, NodeState::Retired]);
+        assert!(some.contains("  nodes      pids 70 72\n"), "{some}");
+        assert!(some.contains(" nodes 1, 3, members, are not started: ") && !some.contains("kill -9"), "{some}");
+        assert!(told(&[normal, dead]).contains(" node 1, a member, is not started: "));
     }
 }
