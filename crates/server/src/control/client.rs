@@ -319,9 +319,14 @@ impl<R: Role> Worker<R> {
                     failed_count += 1;
                 }
                 Ok(End::Refused(refusal)) => {
+                    let was_told = refused_since.is_some();
                     let since = *refused_since.get_or_insert_with(Instant::now);
                     if !refusal.is_transient() || since.elapsed() > REFUSED_FOR_MAX {
                         return self.give_up(refusal);
+                    }
+                    if !was_told {
+                        let seconds = REFUSED_FOR_MAX.as_secs();
+                        tracing::warn!("the coordinator refuses: {refusal}; it is asked again for {seconds} s");
                     }
                     failed_count = self.coordinators.0.len();
                 }
