@@ -130,7 +130,8 @@ pub fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
         _ => "does not lead at present".to_owned(),
     };
     let problem = metadata_problem.as_ref().map_or_else(String::new, |why| format!(", which cannot be used: {why}"));
-    format!("coordinator {name}: {leads}; metadata is kept in {metadata}{problem}")
+    let place = if metadata == "nowhere" { "nowhere".to_owned() } else { format!("in {metadata}") };
+    format!("coordinator {name}: {leads}; metadata is kept {place}{problem}")
 }
 
 /// Partitions of a gateway, by tenure.
@@ -265,6 +266,14 @@ mod tests {
         let beginning = "coordinator a:1 on h, process 2: stands by, b:1 on g, process 3, leads; ";
         assert!(text.starts_with(beginning) && text.lines().count() == 2, "{text}");
         assert!(!text.contains(" is used") && !text.contains("partitions"), "{text}");
+    }
+
+    #[test]
+    fn it_is_told_where_metadata_is_kept() {
+        let line =
+            |metadata: &str| coordinator_line(&CoordinatorStatus { metadata: metadata.into(), ..Default::default() });
+        assert!(line("nowhere").ends_with("metadata is kept nowhere"), "{}", line("nowhere"));
+        assert!(line("/var/lib/s").ends_with("metadata is kept in /var/lib/s"), "{}", line("/var/lib/s"));
     }
 
     #[test]
