@@ -1,7 +1,7 @@
 //! What is printed for people.
 
 use std::fmt::Write;
-use std::io::Write as _;
+use std::io::{self, ErrorKind};
 
 use anyhow::Context;
 
@@ -9,7 +9,15 @@ use crate::exit::Failure;
 
 /// Prints to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
-    Ok(std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?)
+    print_to(io::stdout(), text)
+}
+
+/// Who reads no further (`| head`) has seen enough.
+fn print_to(mut out: impl io::Write, text: &str) -> Result<(), Failure> {
+    match out.write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written.context("cannot write to standard output")?),
+    }
 }
 
 /// Left-aligned columns, two spaces apart: each row has a cell for each head.
@@ -26,4 +34,18 @@ pub fn columns<R: IntoIterator<Item = String>>(heads: &[&str], rows: impl IntoIt
         writeln!(out, "{}", line.trim_end()).expect("writing to memory");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_no_further_has_seen_enough() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        print_to(writer, "text\n").expect("nobody misses it");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        print_to(full, "text\n").expect_err("it is missed");
+    }
 }
