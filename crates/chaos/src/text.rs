@@ -8,6 +8,9 @@ use crate::fault::{Class, Fault, Kind, Slow};
 /// Microseconds in the largest unit that leaves no fraction.
 struct Duration(u64);
 
+/// Bytes in the largest unit that leaves no fraction.
+struct Size(u64);
+
 /// A share of a million in per cent.
 struct Share(u32);
 
@@ -17,6 +20,17 @@ impl fmt::Display for Duration {
             us if us % 1_000_000 == 0 => write!(f, "{}s", us / 1_000_000),
             us if us % 1_000 == 0 => write!(f, "{}ms", us / 1_000),
             us => write!(f, "{us}us"),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes % (1 << 30) == 0 => write!(f, "{}GiB", bytes >> 30),
+            bytes if bytes % (1 << 20) == 0 => write!(f, "{}MiB", bytes >> 20),
+            bytes if bytes % (1 << 10) == 0 => write!(f, "{}KiB", bytes >> 10),
+            bytes => write!(f, "{bytes} bytes"),
         }
     }
 }
@@ -63,7 +77,7 @@ impl fmt::Display for Slow {
             write!(f, " {} +{}", Share(tail.share_ppm), Duration(tail.extra_us))?;
         }
         if self.bandwidth > 0 {
-            write!(f, " {} bytes/s", self.bandwidth)?;
+            write!(f, " {}/s", Size(self.bandwidth))?;
         }
         if self.jitter_ppm > 0 {
             write!(f, " +-{}", Share(self.jitter_ppm))?;
@@ -78,7 +92,7 @@ impl fmt::Display for Slow {
             None => {}
         }
         if self.above_bytes > 0 {
-            write!(f, ", above {} bytes", self.above_bytes)?;
+            write!(f, ", above {}", Size(self.above_bytes))?;
         }
         Ok(())
     }
@@ -105,9 +119,9 @@ mod tests {
             (
                 Kind::Slow(slow),
                 None,
-                "slow 50ms 0s..50ms in 10s 1% +200ms 1048576 bytes/s +-50%, 10s/1500us slow/quick, reads only, above \
-                 16384 bytes",
+                "slow 50ms 0s..50ms in 10s 1% +200ms 1MiB/s +-50%, 10s/1500us slow/quick, reads only, above 16KiB",
             ),
+            (Kind::Slow(Slow { bandwidth: 1500, ..Slow::default() }), None, "slow 1500 bytes/s"),
             (Kind::Slow(Slow { delay_us: 1, ..Slow::default() }), Some(2_000_000), "slow 1us, for 2s"),
             (Kind::Stall(Stall { cycle: None }), Some(1_000_000), "stall, for 1s"),
             (Kind::Stall(Stall { cycle: Some(Cycle { bad_us: 50_000, good_us: 2_000 }) }), None, "stall 50ms/2ms"),
