@@ -1,5 +1,7 @@
 //! What a server needs of the machine: limits of the process, and memory.
 
+use std::path::Path;
+
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use shorttail_server::config::Size;
 
@@ -12,6 +14,8 @@ const GATEWAY_THREAD_CONNECTIONS: usize = 1024;
 const NODE_THREAD_CONNECTIONS: usize = 256;
 /// Files of a node inside the drop-in: listener, epoll instance, memory, both ends of its session.
 const INNER_NODE_FILES: usize = 16;
+/// Where the system shows control groups.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 /// Never more open files than this unless they are asked for: no role has as many, even of the largest cluster.
 const FILES_MAX: u64 = 1 << 20;
 
@@ -85,13 +89,38 @@ fn files_max(wanted: u64, soft: u64, hard: u64) -> u64 {
 /// What there is to say when `who` may take more memory than the machine has. It is no error: memory is taken as it is
 /// needed.
 pub fn memory_problem(who: &str, wanted: Size) -> Option<String> {
-    memory_problem_of(who, wanted, &std::fs::read_to_string("/proc/meminfo").ok()?)
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let of_group = group_bytes(&read("/proc/self/cgroup"), Path::new(CONTROL_GROUPS));
+    memory_problem_of(who, wanted, total_bytes(&read("/proc/meminfo")), of_group)
 }
 
-fn memory_problem_of(who: &str, wanted: Size, meminfo: &str) -> Option<String> {
-    let there = total_bytes(meminfo).filter(|there| wanted.0 > *there)?;
-    let there = crate::status::rounded(there);
-    Some(format!("{who} may take {wanted}, and this machine has {there}: once it is full, the system kills processes"))
+fn memory_problem_of(who: &str, wanted: Size, of_machine: Option<u64>, of_group: Option<u64>) -> Option<String> {
+    let there =
+        [of_machine.map(|there| (there, "this machine has")), of_group.map(|there| (there, "its container has"))];
+    let (there, whose) = there.into_iter().flatten().min()?;
+    let there = Some(there).filter(|there| wanted.0 > *there).map(crate::status::rounded)?;
+    Some(format!("{who} may take {wanted}, and {whose} {there}: once it is full, the system kills processes"))
+}
+
+/// What the control groups of this process may use at most, as `/proc/self/cgroup` names them: a group has no more than
+/// those above it. In a container the name may be that outside: then there is only the uppermost.
+fn group_bytes(groups: &str, mounted: &Path) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let (controllers, name) = line.split_once(':')?.1.split_once(':')?;
+        let is_memory = |controller| controller == "memory";
+        match controllers {
+            "" => Some((mounted.to_owned(), name, "memory.max")),
+            _ if controllers.split(',').any(is_memory) => Some((mounted.join("memory"), name, "memory.limit_in_bytes")),
+            _ => None,
+        }
+    });
+    let limits = limits.flat_map(|(root, name, file)| {
+        let above = Path::new(name.trim_start_matches('/')).ancestors();
+        let read = move |group| std::fs::read_to_string(root.join(group).join(file)).ok();
+        above.filter_map(read).collect::<Vec<_>>()
+    });
+    // Without a limit it is no number, or one beyond all memory.
+    limits.filter_map(|limit| limit.trim().parse().ok()).min()
 }
 
 /// All memory of the machine, as the kernel tells it.
@@ -122,9 +151,35 @@ mod tests {
 
     #[test]
     fn more_memory_than_the_machine_has_is_told() {
-        let problem = |bytes| memory_problem_of("the node", Size(bytes), "MemTotal:       1024 kB\nMemFree: 1 kB\n");
+        let there = total_bytes("MemTotal:       1024 kB\nMemFree: 1 kB\n");
+        let problem = |bytes| memory_problem_of("the node", Size(bytes), there, Some(u64::MAX));
         assert_eq!(problem(1 << 20), None, "as much as there is");
-        assert!(problem((1 << 20) + 1).is_some_and(|problem| problem.starts_with("the node may take 1048577, and")));
-        assert_eq!(memory_problem_of("the node", Size(u64::MAX), "MemFree: 1 kB\n"), None, "not known");
+        let told = problem((1 << 20) + 1).expect("more");
+        assert!(told.starts_with("the node may take 1048577, and this machine has 1MiB: "), "{told}");
+        let told = memory_problem_of("the node", Size(1 << 20), there, Some(1 << 19)).expect("more");
+        assert!(told.starts_with("the node may take 1MiB, and its container has 512KiB: "), "{told}");
+        assert_eq!(total_bytes("MemFree: 1 kB\n"), None);
+        assert_eq!(memory_problem_of("the node", Size(u64::MAX), None, None), None, "not known");
+    }
+
+    #[test]
+    fn a_container_has_what_the_tightest_group_above_it_may_use() {
+        let root = tempfile::tempdir().expect("a directory");
+        let put = |group: &str, file: &str, limit: &str| {
+            let group = root.path().join(group);
+            std::fs::create_dir_all(&group).expect("made");
+            std::fs::write(group.join(file), format!("{limit}\n")).expect("written");
+        };
+        let bytes = |groups: &str| group_bytes(groups, root.path());
+        assert_eq!(bytes("0::/a/b\n"), None, "nothing is told");
+        put("a/b", "memory.max", "max");
+        assert_eq!(bytes("0::/a/b\n"), None, "no limit");
+        put("a", "memory.max", "4096");
+        assert_eq!(bytes("0::/a/b\n"), Some(4096));
+        put("a/b", "memory.max", "8192");
+        assert_eq!((bytes("0::/a/b\n"), bytes("0::/\n")), (Some(4096), None));
+        put("memory", "memory.limit_in_bytes", "2048");
+        assert_eq!(bytes("5:cpu:/a\n4:memory,blkio:/docker/0f\n"), Some(2048), "its name is that outside");
+        assert_eq!(bytes("5:cpu:/a\n"), None);
     }
 }
