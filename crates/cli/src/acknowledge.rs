@@ -10,7 +10,9 @@ use crate::exit::Failure;
 
 pub const EXAMPLES: &str = "\
 Example:
-  shorttail acknowledge   acknowledged writes may be gone, and what depends on them was seen to: the problem is told no more
+  shorttail acknowledge
+
+Acknowledged writes may be gone, and what depends on them was seen to: the problem is told no more.
 
 Nothing of what is stored is changed by it. Keys that cannot be read go on to be answered with an error.";
 

@@ -25,15 +25,15 @@ use crate::remove::RemoveCommand;
 
 const EXAMPLES: &str = "\
 Examples:
-  shorttail up                          a cluster of eight nodes on this machine, and what to try with it
+  shorttail up                          eight nodes on this machine
   shorttail status                      who is alive, what is stored
   shorttail up --nodes 12 --code rs:8+2 --node-memory 1g
   shorttail memcached -p 11211 -m 1024  in the place of the memcached program
 
-Every flag can also be an environment variable (SHORTTAIL_UP_NODES=12) or a key of a file (--config FILE); a flag wins
+Every flag can also be an environment variable (SHORTTAIL_UP_NODES=12) or a key of a file (--config FILE); a flag wins \
 over a variable, which wins over the file. `shorttail config example` prints a file with all settings.
 
-Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense, 3 this node was removed from its
+Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense, 3 this node was removed from its \
 cluster.";
 
 /// What two builds must have in common to be mixed.
@@ -106,33 +106,38 @@ pub enum Verb {
 const UP_EXAMPLES: &str = "\
 Examples:
   shorttail up
-  shorttail up --gateways 3                                              three gateways share the partitions
+  shorttail up --gateways 3               they share the partitions
   shorttail up --nodes 6 --node-memory 1g --when-full error
-  shorttail up --memcached 127.0.0.1:0 --redis off --admin 127.0.0.1:0   any free ports, printed
-  shorttail up --dir /var/lib/shorttail                                  keeps the cluster's identity
+  shorttail up --memcached 127.0.0.1:0    any free port, printed
+  shorttail up --dir /var/lib/shorttail   keeps the cluster's identity
 
 When the cluster serves, one line begins with `ready`. Ctrl-C ends all of it.";
 
 const NODE_EXAMPLES: &str = "\
 Examples:
-  shorttail node --coordinator 10.0.0.1:7000 --listen 10.0.0.5:7001 --id 4 --memory 8g
-  shorttail node --cluster-id c1 --id 0 --listen unix:/run/shorttail/n0.sock    without a coordinator
+  shorttail node --coordinator 10.0.0.1:7000 --listen 10.0.0.5:7001 --id 4
+  shorttail node --cluster-id c1 --id 0 --listen unix:/run/n0.sock
+
+The second one has no coordinator.
 
 Give each node its --id: a node that comes back under its number replaces its former life.";
 
 const GATEWAY_EXAMPLES: &str = "\
 Examples:
-  shorttail gateway --coordinator 10.0.0.1:7000 --memcached 0.0.0.0:11211 --redis off
-  shorttail gateway --cluster-id c1 --epoch 1 --code rs:1+1 --nodes 0=127.0.0.1:7001,1=127.0.0.1:7002";
+  shorttail gateway --coordinator 10.0.0.1:7000 --memcached 0.0.0.0:11211
+  shorttail gateway --cluster-id c1 --epoch 1 --code rs:1+1 \\
+      --nodes 0=127.0.0.1:7001,1=127.0.0.1:7002";
 
 const COORDINATOR_EXAMPLES: &str = "\
 Examples:
-  shorttail coordinator --listen 10.0.0.1:7000 --admin 10.0.0.1:8080 --dir /var/lib/shorttail --code rs:4+2 --nodes 8";
+  shorttail coordinator --listen 10.0.0.1:7000 --admin 10.0.0.1:8080 \\
+      --dir /var/lib/shorttail --code rs:4+2 --nodes 8";
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
   shorttail status
-  shorttail status --admin 10.0.0.1:8080 --json | jq '.nodes[] | select(.state != \"normal\")'";
+  shorttail status --admin 10.0.0.1:8080
+  shorttail status --json | jq '.nodes[] | select(.state != \"normal\")'";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
@@ -227,6 +232,27 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    fn after_helps(command: &clap::Command) -> Vec<String> {
+        let own = command.get_after_help().map(ToString::to_string);
+        own.into_iter().chain(command.get_subcommands().flat_map(after_helps)).collect()
+    }
+
+    /// A paragraph is one line, which is wrapped to what the terminal has; an example must not be.
+    #[test]
+    fn help_fits_a_terminal_of_80_columns() {
+        let helps = after_helps(&Cli::command());
+        assert!(helps.len() > 10, "{helps:?}");
+        for help in helps {
+            for line in help.lines().filter(|line| line.starts_with(' ')) {
+                assert!(line.chars().count() <= 78, "too long: {line}");
+            }
+            for (line, next) in help.lines().zip(help.lines().skip(1)) {
+                let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+                assert!(!is_prose(line) || !is_prose(next), "one paragraph: {line}");
+            }
+        }
     }
 
     /// A name service may be late: systemd is to start the process again.

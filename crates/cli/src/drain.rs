@@ -16,12 +16,12 @@ use crate::output::print;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  shorttail drain gateway 2         and when it ends, gateway 2 owns nothing and may be stopped
-  shorttail drain node 5            and when it ends, node 5 holds nothing: it may be stopped, or removed
-  shorttail drain node 5 --cancel   node 5 is used again
+  shorttail drain gateway 2         it owns nothing then: it may be stopped
+  shorttail drain node 5            it holds nothing then: stop it, or remove it
+  shorttail drain node 5 --cancel   it is used again
 
-A gateway goes on to answer its clients: what they ask for, it asks of the new owners. It owns something again when its
-process is started again, or when no other gateway is left. A node goes on to answer until it is stopped. It stays as it
+A gateway goes on to answer its clients: what they ask for, it asks of the new owners. It owns something again when its \
+process is started again, or when no other gateway is left. A node goes on to answer until it is stopped. It stays as it \
 is meant to be, empty, when processes are started again, until the drain is cancelled or the node is removed.";
 
 /// Between two looks at the progress of a gateway, and of a node.

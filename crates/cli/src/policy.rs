@@ -16,13 +16,13 @@ use crate::output::{columns, print};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  shorttail policy show                                   by partition
-  shorttail policy set --policy shorttail                 all techniques as the named policy has them
-  shorttail policy set --partition 3 --hedge off          one technique, of one partition
+  shorttail policy show                              by partition
+  shorttail policy set --policy shorttail            all techniques as it has them
+  shorttail policy set --partition 3 --hedge off     one, of one partition
   shorttail policy set --policy ecwide --read-sidestep on
 
-A change is in force when the command ends, and concerns requests that begin from then on: objects stay as they were
-stored until they are written again. It lasts until the gateway ends or reads a file that says something else of
+A change is in force when the command ends, and concerns requests that begin from then on: objects stay as they were \
+stored until they are written again. It lasts until the gateway ends or reads a file that says something else of \
 policies. How slow nodes are found (detector) is not a policy: change it in the file and send SIGHUP.";
 
 /// Two reports of a gateway, and some.

@@ -10,10 +10,13 @@ use crate::exit::Failure;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  shorttail drain node 5 && shorttail remove node 5   node 5 leaves, and nothing has to be repaired
-  shorttail remove node 5 --lost                      node 5 is gone for good: what it held is rebuilt elsewhere at once
+  shorttail drain node 5 && shorttail remove node 5
+  shorttail remove node 5 --lost
 
-A removed node is not let in again, and ends. Its number is never given to another; the machine may come back as a new
+The first one has nothing repaired. The second one is for a node that is gone for good: what it held is rebuilt \
+elsewhere at once.
+
+A removed node is not let in again, and ends. Its number is never given to another; the machine may come back as a new \
 node with another number.";
 
 #[derive(Args, Debug)]

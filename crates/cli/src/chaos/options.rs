@@ -9,50 +9,50 @@ use crate::admin::AdminPort;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  shorttail up --allow-chaos                              nodes that obey; others refuse
-  shorttail chaos slow 3 --delay 50ms                     every reply of node 3 leaves 50 ms later
-  shorttail chaos stall 3 --for 1s                        it takes requests and answers nothing for a second
-  shorttail chaos kill 3                                  as by kill -9
-  shorttail chaos show                                    which faults there are, and what they did
-  shorttail chaos clear                                   none any more
+  shorttail up --allow-chaos              nodes that obey; others refuse
+  shorttail chaos slow 3 --delay 50ms     its replies leave 50 ms later
+  shorttail chaos stall 3 --for 1s        it answers nothing for a second
+  shorttail chaos kill 3                  as by kill -9
+  shorttail chaos show                    which there are, and what they did
+  shorttail chaos clear                   none any more
 
-NODE is a number, several (0,4,7) or all. A node has at most one fault of each kind (slow, stall, drop, corrupt): a new
-one takes the place of the old one. With --for a fault ends by itself. Only what a node answers to gateways suffers; its
+NODE is a number, several (0,4,7) or all. A node has at most one fault of each kind (slow, stall, drop, corrupt): a new \
+one takes the place of the old one. With --for a fault ends by itself. Only what a node answers to gateways suffers; its \
 heartbeats to the coordinator do not. Exit code 1 if a node did not obey.";
 
 const SLOW_EXAMPLES: &str = "\
 Examples:
   shorttail chaos slow 3 --delay 50ms
-  shorttail chaos slow 3 --delay 20ms --jitter            20 ms, give or take a half
-  shorttail chaos slow 3 --tail 1%:200ms                  one reply in a hundred, by 200 ms
-  shorttail chaos slow 3 --ramp 0..50ms/10s               worse and worse for ten seconds, then as bad as that
-  shorttail chaos slow 3 --delay 50ms --square 10s        ten seconds slow, ten not, and so on
+  shorttail chaos slow 3 --delay 20ms --jitter       give or take a half
+  shorttail chaos slow 3 --tail 1%:200ms             one reply in a hundred
+  shorttail chaos slow 3 --ramp 0..50ms/10s          worse for ten seconds
+  shorttail chaos slow 3 --delay 50ms --square 10s   ten seconds, not ten
   shorttail chaos slow 3 --delay 50ms --writes-only
   shorttail chaos slow 3 --delay 50ms --values-above 16KiB
-  shorttail chaos slow 3 --bandwidth 1MiB                 a link of 1 MiB a second
-  shorttail chaos slow all --delay 20ms --for 30s         everyone, for half a minute
+  shorttail chaos slow 3 --bandwidth 1MiB            a link of 1 MiB a second
+  shorttail chaos slow all --delay 20ms --for 30s    for half a minute
 
-Delays add up; a request that is not delayed overtakes one that is. Only --bandwidth makes requests wait for each
+Delays add up; a request that is not delayed overtakes one that is. Only --bandwidth makes requests wait for each \
 other.";
 
 const STALL_EXAMPLES: &str = "\
 Examples:
   shorttail chaos stall 3 --for 1s
-  shorttail chaos stall 3                                 until it is cleared
-  shorttail chaos stall 3 --duty 50ms/2ms                 50 ms stopped, 2 ms running, and so on
+  shorttail chaos stall 3                    until it is cleared
+  shorttail chaos stall 3 --duty 50ms/2ms    stopped, running, and so on
 
 Connections and requests are taken; what was to be answered leaves when the stall is over.";
 
 const DROP_EXAMPLES: &str = "\
 Examples:
-  shorttail chaos drop 3 --share 1%                       one reply in a hundred never leaves
-  shorttail chaos drop 3 --share 1% --reset               its connection breaks instead
-  shorttail chaos drop 3 --for 5s                         no reply leaves for five seconds";
+  shorttail chaos drop 3 --share 1%          one in a hundred never leaves
+  shorttail chaos drop 3 --share 1% --reset  its connection breaks instead
+  shorttail chaos drop 3 --for 5s            none leaves for five seconds";
 
 const CORRUPT_EXAMPLES: &str = "\
 Examples:
-  shorttail chaos corrupt 3 --bits 100                    flips 100 bits of the sealed chunks that it holds, once
-  shorttail chaos corrupt 3 --share 1%                    one bit of one read in a hundred is wrong, on its way out
+  shorttail chaos corrupt 3 --bits 100    of the sealed chunks that it holds
+  shorttail chaos corrupt 3 --share 1%    of the reads, a bit on its way out
 
 Bits that were flipped in memory stay so: clearing the faults does not turn them back.";
 
@@ -158,12 +158,13 @@ pub struct DropOptions {
 }
 
 #[derive(Args, Debug)]
+#[group(id = "harm", required = true, args = ["bits", "share"])]
 pub struct CorruptOptions {
     /// Which: 3, or 0,4,7, or all
     #[arg(value_name = "NODE")]
     nodes: Nodes,
     /// Flip so many bits of stored chunks, once
-    #[arg(long, value_name = "N", conflicts_with_all = ["share", "duration"], required_unless_present = "share")]
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
     bits: Option<u32>,
     /// Flip one bit in so many of the reads
     #[arg(long, value_name = "SHARE")]

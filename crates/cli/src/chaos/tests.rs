@@ -87,6 +87,8 @@ fn what_makes_no_sense_is_refused() {
     ] {
         assert!(typed(line).is_err(), "{line}");
     }
+    let either = typed("corrupt 3").expect_err("what harm?");
+    assert!(either.contains("--bits") && either.contains("--share"), "{either}");
     assert!(ordered("slow 3").check().is_err_and(|why| why.to_string().contains("by how much")));
 }
 
