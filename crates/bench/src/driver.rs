@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -26,6 +27,8 @@ use crate::recorder::Recorder;
 pub struct Progress {
     pub operations: AtomicU64,
     pub errors: AtomicU64,
+    /// No more is to be begun.
+    pub is_over: Arc<AtomicBool>,
 }
 
 pub struct Driver {
@@ -118,7 +121,8 @@ impl Driver {
         self.reported = (0, 0);
         loop {
             let now_ns = self.now_ns();
-            let next = self.fill(now_ns);
+            let is_over = progress.is_over.load(Ordering::Relaxed);
+            let next = if is_over { Fill::Finished } else { self.fill(now_ns) };
             self.flush(now_ns)?;
             self.report(progress);
             if phase == Phase::Preload {

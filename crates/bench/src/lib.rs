@@ -28,6 +28,7 @@ mod driver;
 mod engine;
 mod faults;
 mod history;
+mod interrupt;
 mod json;
 pub mod kill;
 mod lifetimes;

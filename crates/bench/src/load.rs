@@ -1,6 +1,7 @@
 //! `bench load`: runs the phases of one load run and reports.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use anyhow::{Context, bail, ensure};
 use crate::codec::Protocol;
 use crate::driver::{Driver, Progress, Setup};
 use crate::engine::{Engine, Part, Phase};
+use crate::interrupt::ends_on_signal;
 use crate::output::write_results;
 use crate::pacer::Limit;
 use crate::plan::Plan;
@@ -47,17 +49,30 @@ pub struct Broken(String);
 /// Runs the load, prints and writes the results.
 ///
 /// # Errors
-/// [`Senseless`] flags, an unreachable server, operations that failed, or answers that break a promise
-/// (lost, stale, wrong).
+/// [`Senseless`] flags, an unreachable server, operations that failed, answers that break a promise (lost, stale,
+/// wrong), or a signal to end.
 pub fn run(options: LoadOptions) -> anyhow::Result<()> {
+    run_until(options, ends_on_signal()?)
+}
+
+/// The same, ended early once `is_over`.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_until(options: LoadOptions, is_over: Arc<AtomicBool>) -> anyhow::Result<()> {
     check_flags(&options).map_err(|error| Senseless(format!("{error:#}")))?;
-    let report = execute(&options, &mut ())?;
+    let (report, _) = execute_until(&options, &mut (), &is_over)?;
+    let was_ended = is_over.load(Ordering::Relaxed);
+    if was_ended && report.operations == 0 {
+        bail!("it was ended before anything was measured");
+    }
     publish(&options, &report)?;
     check(&report)?;
-    match complaint(options.protocol, &report) {
-        Some(complaint) => bail!(complaint),
-        None => Ok(()),
+    if let Some(complaint) = complaint(options.protocol, &report) {
+        bail!(complaint);
     }
+    ensure!(!was_ended, "it was ended after {:.1} s: the report is of what was measured until then", report.seconds);
+    Ok(())
 }
 
 fn check_flags(options: &LoadOptions) -> anyhow::Result<()> {
@@ -146,8 +161,17 @@ pub fn execute_with_samples(
     options: &LoadOptions,
     observer: &mut dyn Observer,
 ) -> anyhow::Result<(LoadReport, Vec<Sample>)> {
+    execute_until(options, observer, &Arc::default())
+}
+
+/// What was begun is waited for, and phases that are left have nothing to do.
+fn execute_until(
+    options: &LoadOptions,
+    observer: &mut dyn Observer,
+    is_over: &Arc<AtomicBool>,
+) -> anyhow::Result<(LoadReport, Vec<Sample>)> {
     let plan = Arc::new(options.plan()?);
-    let mut run = Run::connect(options, plan)?;
+    let mut run = Run::connect(options, plan, is_over)?;
     let preload = if options.preload { Some(run.phase(Phase::Preload, observer)?) } else { None };
     if options.warm_up > 0.0 {
         run.phase(Phase::WarmUp, observer)?;
@@ -165,6 +189,7 @@ struct Run<'a> {
     options: &'a LoadOptions,
     plan: Arc<Plan>,
     drivers: Vec<Driver>,
+    is_over: Arc<AtomicBool>,
     /// Verdicts and errors of all phases.
     totals: Recorder,
 }
@@ -175,7 +200,7 @@ struct PhaseResult {
 }
 
 impl<'a> Run<'a> {
-    fn connect(options: &'a LoadOptions, plan: Arc<Plan>) -> anyhow::Result<Self> {
+    fn connect(options: &'a LoadOptions, plan: Arc<Plan>, is_over: &Arc<AtomicBool>) -> anyhow::Result<Self> {
         let (target, clock) = (options.resolve()?, Instant::now());
         process::allow_files(plan.connections);
         let mut drivers = Vec::new();
@@ -192,12 +217,13 @@ impl<'a> Run<'a> {
             let engine = Engine::new(plan.clone(), Part { index, count: plan.threads });
             drivers.push(Driver::connect(engine, &setup, clock)?);
         }
-        Ok(Run { options, plan, drivers, totals: Recorder::default() })
+        Ok(Run { options, plan, drivers, is_over: Arc::clone(is_over), totals: Recorder::default() })
     }
 
     fn phase(&mut self, phase: Phase, observer: &mut dyn Observer) -> anyhow::Result<PhaseResult> {
         observer.phase_starts(phase);
-        let (progress, started) = (Progress::default(), Instant::now());
+        let (is_over, started) = (Arc::clone(&self.is_over), Instant::now());
+        let progress = Progress { is_over, ..Progress::default() };
         let total = match (phase, self.plan.limit) {
             (Phase::Preload, _) => Some(u64::from(self.plan.keys)),
             (Phase::Measure, Limit::Operations(count)) => Some(count),
@@ -330,7 +356,8 @@ pub(crate) mod tests {
         let options = LoadOptions::with_defaults();
         let nothing = PhaseResult { recorder: Recorder::default(), seconds: 1.0 };
         let plan = Arc::new(options.plan().expect("defaults make sense"));
-        let run = Run { options: &options, plan, drivers: Vec::new(), totals: Recorder::default() };
+        let (drivers, is_over) = (Vec::new(), Arc::default());
+        let run = Run { options: &options, plan, drivers, is_over, totals: Recorder::default() };
         run.report(&options, nothing, None, None, CpuReport::default())
     }
 

@@ -6,9 +6,11 @@ use std::io::BufReader;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::Parser;
-use shorttail_bench::load::{LoadOptions, check, execute, publish, run};
+use shorttail_bench::load::{LoadOptions, check, execute, publish, run, run_until};
 use shorttail_bench::report::LoadReport;
 
 use support::{Habit, Store, memcached, redis, start};
@@ -142,6 +144,27 @@ fn presets_run_with_their_lifetimes() {
         assert_eq!(report.operations, 2_000);
         assert_eq!(report.settings.ttl_seconds.is_some(), preset != "etc");
     }
+}
+
+#[test]
+fn a_run_that_is_ended_early_reports_what_it_measured() {
+    let json = std::env::temp_dir().join(format!("shorttail-bench-ended-{}.json", std::process::id()));
+    let mut options = flags(&start(Habit::Honest, memcached), &["--preload", "--verify-all", "--seconds", "3600"]);
+    options.output.json = Some(json.clone());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        ends.store(true, Ordering::Relaxed);
+    });
+    let error = run_until(options.clone(), Arc::clone(&is_over)).expect_err("it was ended").to_string();
+    assert!(error.contains("it was ended after "), "{error}");
+    let text = std::fs::read_to_string(&json).expect("written");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(report["operations"].as_u64() > Some(0), "{text}");
+    std::fs::remove_file(&json).expect("it is there");
+    let error = run_until(options, is_over).expect_err("it is over").to_string();
+    assert!(error.contains("before anything was measured") && !json.exists(), "{error}");
 }
 
 #[test]
