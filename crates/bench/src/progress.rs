@@ -1,5 +1,5 @@
-//! A line that says how far a run has come: redrawn on a terminal, one every few seconds elsewhere, and for a run in the
-//! background, whose terminal somebody else types on.
+//! A line that says how far a run has come: redrawn on a terminal, one every few seconds elsewhere, and in the
+//! background, where somebody else types on the terminal.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
