@@ -221,7 +221,7 @@ impl Monitor {
         }
     }
 
-    /// This gateway's own opinions of nodes that it asked lately, to be published.
+    /// This engine's own opinions of nodes that it asked lately, for the others.
     pub fn export_view(&self) -> View {
         let now_us = self.clock.now_us();
         let reports = self.nodes.iter().flat_map(|node| {
@@ -239,7 +239,7 @@ impl Monitor {
         View { reports: reports.collect() }
     }
 
-    /// Takes the merged view. It holds for a while, and only for nodes of which this gateway has no opinion of its own.
+    /// Takes merged opinions. They hold for a while, and only for nodes of which this engine has no opinion of its own.
     pub fn import_view(&mut self, merged: &View, now_us: u64) {
         let now_us = self.clock.at(now_us);
         for place in 0..self.nodes.len() {

@@ -15,7 +15,7 @@ pub enum Reason {
     Horizon,
     /// Nobody asked the node for longer than its back-off: it is tried again.
     Untried,
-    /// Other gateways say so, or no longer.
+    /// Other engines say so, or no longer.
     Reported,
     /// The node's session ended, or detection was switched off.
     Forgotten,

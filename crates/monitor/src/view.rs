@@ -1,8 +1,8 @@
-//! What gateways tell each other of nodes, by way of the coordinator.
+//! What the engines of one gateway tell each other of nodes.
 //!
-//! A gateway publishes only what it measured itself, so an opinion never comes back as its own confirmation. Most of
-//! the gateways that have an opinion must agree: what one gateway alone sees may be its own way to the node. A gateway
-//! that asks the node itself trusts what it sees; the others take the merged view, until it runs out.
+//! An engine tells only what it measured itself, so an opinion never comes back as its own confirmation. Most of the
+//! engines that have an opinion must agree: what one engine alone sees may be its own way to the node. An engine that
+//! asks the node itself trusts what it sees; the others take what was merged, until it runs out.
 //!
 //! Must not know: how opinions travel.
 
@@ -12,27 +12,27 @@ use shorttail_units::NodeId;
 
 use crate::Class;
 
-/// How long a merged view holds if no newer one comes, us: the control plane may be away.
+/// How long merged opinions hold if no newer ones come, us: the cores that have them may stand still.
 pub const REPORT_US: u64 = 10_000_000;
 
-/// One gateway's opinion of a node's class, or the merged one.
+/// One engine's opinion of a node's class, or the merged one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
     pub node: NodeId,
     pub class: Class,
     pub fail_slow: bool,
-    /// Of the evidence; of a merged report, that of the gateway with the median excess.
+    /// Of the evidence; of a merged report, that of the engine with the median excess.
     pub latency_us: u64,
     pub peers_us: u64,
 }
 
-/// Opinions of one gateway, or the merged ones. A node that is not named is one without opinion.
+/// Opinions of one engine, or the merged ones. A node that is not named is one without opinion.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
     pub reports: Vec<Report>,
 }
 
-/// Merges what gateways published: a class of a node is fail-slow if more than half of those with an opinion say so.
+/// Merges what engines measured: a class of a node is fail-slow if more than half of those with an opinion say so.
 pub fn merge(views: &[View]) -> View {
     let mut opinions: BTreeMap<(NodeId, Class), (usize, Vec<Report>)> = BTreeMap::new();
     for report in views.iter().flat_map(|view| &view.reports) {

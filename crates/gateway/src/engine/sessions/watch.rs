@@ -66,12 +66,12 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// What this core measured itself, for the others.
+    /// What this engine measured itself, for the others of its gateway.
     pub fn opinions(&self) -> View {
         self.monitor.export_view()
     }
 
-    /// What other cores or gateways found, merged: counts for nodes that this one did not ask lately.
+    /// What the engines of a gateway found, merged: counts for nodes that this one did not ask lately.
     pub fn handle_opinions(&mut self, now: Now, merged: &View) {
         self.set_now(now);
         self.monitor.import_view(merged, now.mono_us);
