@@ -8,6 +8,7 @@ use crate::config::Detector;
 use crate::fixed;
 use crate::lane::Period;
 use crate::monitor::Monitor;
+use crate::opinions::{Opinion, Opinions, REPORT_US};
 use crate::peers::Sums;
 use crate::standing::Standing;
 use crate::track::{Evidence, Track};
@@ -222,12 +223,12 @@ impl Monitor {
     }
 
     /// This engine's own opinions of nodes that it asked lately, for the others.
-    pub fn export_view(&self) -> View {
+    pub fn opinions(&self) -> Opinions {
         let now_us = self.clock.now_us();
-        let reports = self.nodes.iter().flat_map(|node| {
+        let opinions = self.nodes.iter().flat_map(|node| {
             Class::ALL.into_iter().filter_map(move |class| {
                 let track = &node.tracks[class.index()];
-                track.has_opinion(now_us).then_some(Report {
+                track.has_opinion(now_us).then_some(Opinion {
                     node: node.id,
                     class,
                     fail_slow: track.standing.is_slow(),
@@ -236,27 +237,27 @@ impl Monitor {
                 })
             })
         });
-        View { reports: reports.collect() }
+        Opinions { reports: opinions.collect() }
     }
 
     /// Takes merged opinions. They hold for a while, and only for nodes of which this engine has no opinion of its own.
-    pub fn import_view(&mut self, merged: &View, now_us: u64) {
+    pub fn take_opinions(&mut self, merged: &Opinions, now_us: u64) {
         let now_us = self.clock.at(now_us);
         for place in 0..self.nodes.len() {
             for class in Class::ALL {
-                let report = find(merged, self.nodes[place].id, class);
-                self.take_report(place, class, report, now_us);
+                let opinion = find(merged, self.nodes[place].id, class);
+                self.take_opinion(place, class, opinion, now_us);
             }
         }
     }
 
-    fn take_report(&mut self, place: usize, class: Class, report: Option<Report>, now_us: u64) {
+    fn take_opinion(&mut self, place: usize, class: Class, opinion: Option<Opinion>, now_us: u64) {
         let judges = self.config.detector != Detector::Off;
         let track = &mut self.nodes[place].tracks[class.index()];
         let was_slow = track.is_slow();
-        let counts = judges && report.is_some_and(|report| report.fail_slow) && !track.has_opinion(now_us);
+        let counts = judges && opinion.is_some_and(|opinion| opinion.fail_slow) && !track.has_opinion(now_us);
         track.reported_until_us = counts.then_some(now_us + REPORT_US);
-        if let Some(Report { latency_us, peers_us, .. }) = report.filter(|_| counts && !was_slow) {
+        if let Some(Opinion { latency_us, peers_us, .. }) = opinion.filter(|_| counts && !was_slow) {
             track.begin_slow(Evidence { latency_us, peers_us, threshold_us: 0, samples: 0 });
         }
         if track.is_slow() != was_slow {
@@ -282,6 +283,6 @@ impl Monitor {
     }
 }
 
-fn find(view: &View, node: NodeId, class: Class) -> Option<Report> {
-    view.reports.iter().find(|report| report.node == node && report.class == class).copied()
+fn find(merged: &Opinions, node: NodeId, class: Class) -> Option<Opinion> {
+    merged.reports.iter().find(|opinion| opinion.node == node && opinion.class == class).copied()
 }

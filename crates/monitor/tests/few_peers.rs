@@ -1,7 +1,7 @@
 //! Verdicts where few requests go round: they are reached all the same, they end, and who asks for little more than a
 //! sign of life has no opinion.
 
-use shorttail_monitor::{Class, Monitor, MonitorConfig, Report, Ticket, View, merge};
+use shorttail_monitor::{Class, Monitor, MonitorConfig, Opinion, Opinions, Ticket, merge};
 use shorttail_units::NodeId;
 
 const NODES: u16 = 8;
@@ -138,9 +138,9 @@ fn few_reads_that_are_slow_everywhere_flag_nobody() {
 }
 
 /// Others say that node 3 is slow in reads.
-fn hearsay() -> View {
+fn hearsay() -> Opinions {
     let (node, class) = (NodeId(3), Class::Read);
-    View { reports: vec![Report { node, class, fail_slow: true, latency_us: SLOW_US, peers_us: USUAL_US }] }
+    Opinions { reports: vec![Opinion { node, class, fail_slow: true, latency_us: SLOW_US, peers_us: USUAL_US }] }
 }
 
 /// Each of a node's eight cores is asked for a sign of life once a second.
@@ -153,13 +153,13 @@ fn pings(scene: &mut Scene, passed_ms: u64) {
 #[test]
 fn who_only_pings_has_no_opinion_and_takes_that_of_others() {
     let mut scene = Scene::calibrated();
-    assert!(!scene.monitor.export_view().reports.is_empty(), "it judged while it was busy");
+    assert!(!scene.monitor.opinions().reports.is_empty(), "it judged while it was busy");
     scene.run(3_000, pings);
     for _ in 0..10 {
         scene.run(500, pings);
-        assert_eq!(scene.monitor.export_view(), View::default());
+        assert_eq!(scene.monitor.opinions(), Opinions::default());
     }
-    scene.monitor.import_view(&hearsay(), scene.now_us);
+    scene.monitor.take_opinions(&hearsay(), scene.now_us);
     assert!(scene.monitor.is_fail_slow(NodeId(3)));
 }
 
@@ -167,12 +167,12 @@ fn who_only_pings_has_no_opinion_and_takes_that_of_others() {
 fn probes_that_are_fast_do_not_outvote_who_found_a_node_slow_in_its_work() {
     let mut scene = Scene::calibrated();
     scene.run(5_000, |_, _| ());
-    scene.monitor.import_view(&hearsay(), scene.now_us);
+    scene.monitor.take_opinions(&hearsay(), scene.now_us);
     scene.run(3_000, |scene, passed_ms| {
         if passed_ms.is_multiple_of(50) {
             scene.ping(3);
-            let merged = merge(&[hearsay(), scene.monitor.export_view()]);
-            scene.monitor.import_view(&merged, scene.now_us);
+            let merged = merge(&[hearsay(), scene.monitor.opinions()]);
+            scene.monitor.take_opinions(&merged, scene.now_us);
         }
         assert_eq!(scene.slow_nodes(), [3], "after {passed_ms} ms");
     });

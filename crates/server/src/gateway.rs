@@ -118,7 +118,7 @@ pub struct Totals {
     /// Requests that wait for an owner.
     pub waiting: Arc<WaitingTotal>,
     /// What the engines of each core measured of the nodes' speed.
-    pub opinions: Mutex<Vec<Vec<shorttail_monitor::View>>>,
+    pub opinions: Mutex<Vec<Vec<shorttail_monitor::Opinions>>>,
 }
 
 /// Listening sockets of a gateway.

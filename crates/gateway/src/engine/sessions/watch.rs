@@ -11,7 +11,7 @@
 //!
 //! Must not know: what requests carry.
 
-use shorttail_monitor::{Class, Histogram, MonitorConfig, Verdict, View};
+use shorttail_monitor::{Class, Histogram, MonitorConfig, Opinions, Verdict};
 use shorttail_policy::Policy;
 use shorttail_units::{NodeId, Now, PartitionId};
 use shorttail_wire::node::NodeRequest;
@@ -67,14 +67,14 @@ impl<C: Command> Engine<C> {
     }
 
     /// What this engine measured itself, for the others of its gateway.
-    pub fn opinions(&self) -> View {
-        self.monitor.export_view()
+    pub fn opinions(&self) -> Opinions {
+        self.monitor.opinions()
     }
 
     /// What the engines of a gateway found, merged: counts for nodes that this one did not ask lately.
-    pub fn handle_opinions(&mut self, now: Now, merged: &View) {
+    pub fn handle_opinions(&mut self, now: Now, merged: &Opinions) {
         self.set_now(now);
-        self.monitor.import_view(merged, now.mono_us);
+        self.monitor.take_opinions(merged, now.mono_us);
         self.take_verdicts();
         self.run_work();
     }

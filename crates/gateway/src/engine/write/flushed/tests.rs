@@ -1,6 +1,6 @@
 //! How fast what a flush ended is freed, and who waits for that.
 
-use shorttail_monitor::{Class, Report, View};
+use shorttail_monitor::{Class, Opinion, Opinions};
 use shorttail_units::{CodeShape, Epoch, NodeId, Now, PartitionId};
 use shorttail_wire::node::{NodeReply, NodeRequest, next_frame};
 
@@ -104,8 +104,8 @@ fn no_more_is_freed_than_nodes_answer() {
 #[test]
 fn a_slow_node_is_not_waited_for() {
     let mut engine = engine_of_flushed(10_000);
-    let report = Report { node: NODES[1], class: Class::Read, fail_slow: true, latency_us: 50_000, peers_us: 100 };
-    engine.handle_opinions(engine.now, &View { reports: vec![report] });
+    let opinion = Opinion { node: NODES[1], class: Class::Read, fail_slow: true, latency_us: 50_000, peers_us: 100 };
+    engine.handle_opinions(engine.now, &Opinions { reports: vec![opinion] });
     let mut freed = 0;
     for _ in 0..100 {
         turn(&mut engine);

@@ -17,66 +17,69 @@ pub const REPORT_US: u64 = 10_000_000;
 
 /// One engine's opinion of a node's class, or the merged one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct Opinion {
     pub node: NodeId,
     pub class: Class,
     pub fail_slow: bool,
-    /// Of the evidence; of a merged report, that of the engine with the median excess.
+    /// Of the evidence; of a merged one, that of the engine with the median excess.
     pub latency_us: u64,
     pub peers_us: u64,
 }
 
 /// Opinions of one engine, or the merged ones. A node that is not named is one without opinion.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct View {
-    pub reports: Vec<Report>,
+pub struct Opinions {
+    pub reports: Vec<Opinion>,
 }
 
 /// Merges what engines measured: a class of a node is fail-slow if more than half of those with an opinion say so.
-pub fn merge(views: &[View]) -> View {
-    let mut opinions: BTreeMap<(NodeId, Class), (usize, Vec<Report>)> = BTreeMap::new();
-    for report in views.iter().flat_map(|view| &view.reports) {
-        let (count, slow) = opinions.entry((report.node, report.class)).or_default();
+pub fn merge(told: &[Opinions]) -> Opinions {
+    let mut classes: BTreeMap<(NodeId, Class), (usize, Vec<Opinion>)> = BTreeMap::new();
+    for opinion in told.iter().flat_map(|opinions| &opinions.reports) {
+        let (count, slow) = classes.entry((opinion.node, opinion.class)).or_default();
         *count += 1;
-        if report.fail_slow {
-            slow.push(*report);
+        if opinion.fail_slow {
+            slow.push(*opinion);
         }
     }
-    let merged = opinions.into_iter().map(|((node, class), (count, mut slow))| {
-        slow.sort_by_key(|report| report.latency_us.saturating_sub(report.peers_us));
+    let merged = classes.into_iter().map(|((node, class), (count, mut slow))| {
+        slow.sort_by_key(|opinion| opinion.latency_us.saturating_sub(opinion.peers_us));
         let median = slow.get(slow.len() / 2);
-        Report {
+        Opinion {
             node,
             class,
             fail_slow: 2 * slow.len() > count,
-            latency_us: median.map_or(0, |report| report.latency_us),
-            peers_us: median.map_or(0, |report| report.peers_us),
+            latency_us: median.map_or(0, |opinion| opinion.latency_us),
+            peers_us: median.map_or(0, |opinion| opinion.peers_us),
         }
     });
-    View { reports: merged.collect() }
+    Opinions { reports: merged.collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn view(opinions: &[(u16, bool)]) -> View {
-        let report = |&(node, fail_slow): &(u16, bool)| Report {
+    fn of_nodes(verdicts: &[(u16, bool)]) -> Opinions {
+        let opinion = |&(node, fail_slow): &(u16, bool)| Opinion {
             node: NodeId(node),
             class: Class::Read,
             fail_slow,
             latency_us: 50_000,
             peers_us: 300,
         };
-        View { reports: opinions.iter().map(report).collect() }
+        Opinions { reports: verdicts.iter().map(opinion).collect() }
     }
 
     #[test]
     fn most_of_those_with_an_opinion_must_agree() {
-        let merged =
-            merge(&[view(&[(1, true), (2, true), (3, true)]), view(&[(1, false), (2, true)]), view(&[(2, false)])]);
+        let merged = merge(&[
+            of_nodes(&[(1, true), (2, true), (3, true)]),
+            of_nodes(&[(1, false), (2, true)]),
+            of_nodes(&[(2, false)]),
+        ]);
         let slow: Vec<_> = merged.reports.iter().map(|report| (report.node.0, report.fail_slow)).collect();
         assert_eq!(slow, [(1, false), (2, true), (3, true)]);
-        assert_eq!(merge(&[]), View::default());
+        assert_eq!(merge(&[]), Opinions::default());
     }
 }
