@@ -560,7 +560,7 @@ impl Node {
             && accepted.is_ok()
             && let Some(older) = self.owners.remove(&hello.owner)
         {
-            self.supersede(older);
+            self.cut_off(older);
         }
         let ring = self.rings.as_mut().filter(|_| is_owner && accepted.is_ok()).and_then(|rings| rings.make());
         let (ring, ring_at) = match ring {
@@ -661,10 +661,5 @@ impl Node {
             self.superseded.push_back(id);
             self.forget_orders(id);
         }
-    }
-
-    fn supersede(&mut self, older: u64) {
-        self.cut_off(older);
-        self.holdings.stats.superseded_sessions += 1;
     }
 }

@@ -61,12 +61,11 @@ impl Holdings {
 
     /// Does what a request of a greeted session asks, and answers it there.
     pub fn handle_request(&mut self, now_us: u64, tag: u64, request: &NodeRequest<'_>, session: &mut Session) {
-        if let Err(No { refusal, detail }) = self.answer(now_us, tag, request, session) {
-            self.stats.refusals += 1;
-            // `Stable` is never answered: an owner that needs to know asks with a seal or an inspection.
-            if !matches!(request, NodeRequest::Stable { .. }) {
-                session.reply(tag, &NodeReply::Refused { refusal, detail });
-            }
+        // `Stable` is never answered: an owner that needs to know asks with a seal or an inspection.
+        if let Err(No { refusal, detail }) = self.answer(now_us, tag, request, session)
+            && !matches!(request, NodeRequest::Stable { .. })
+        {
+            session.reply(tag, &NodeReply::Refused { refusal, detail });
         }
     }
 
@@ -75,7 +74,6 @@ impl Holdings {
         let NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } = *request else { return };
         let append = Append { op, previous, stable, data_index, offset, bytes };
         if let Err(No { refusal, detail }) = self.append(stripe, &append) {
-            self.stats.refusals += 1;
             session.reply(tag, &NodeReply::Refused { refusal, detail });
         }
     }
@@ -109,10 +107,7 @@ impl Holdings {
                     self.tell_rebuilt(description.stripe, Ok(()), session);
                 }
             }
-            Err(No { refusal, detail }) => {
-                self.stats.refusals += 1;
-                session.reply(tag, &NodeReply::Refused { refusal, detail });
-            }
+            Err(No { refusal, detail }) => session.reply(tag, &NodeReply::Refused { refusal, detail }),
         }
     }
 
@@ -172,7 +167,6 @@ impl Holdings {
             }
             NodeRequest::Stable { stripe, stable } => self.own_chunk(stripe)?.stable(stable)?,
             NodeRequest::ReadRecord { stripe, offset } => {
-                self.stats.record_reads += 1;
                 let record = self.store.chunk(stripe)?.read_record(offset)?;
                 session.reply(tag, &NodeReply::Bytes(record));
             }
@@ -309,7 +303,6 @@ impl Holdings {
         op: OpNumber,
         session: &mut Session,
     ) -> Result<(), No> {
-        self.stats.range_reads += 1;
         let range = self.store.chunk(stripe)?.read_range(offset, length, op)?;
         if range.zero_count == 0 {
             session.reply(tag, &NodeReply::Bytes(range.held));

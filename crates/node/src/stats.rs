@@ -18,11 +18,6 @@ pub struct NodeStats {
     pub opens: u64,
     pub installs: u64,
     pub frees: u64,
-    pub record_reads: u64,
-    pub range_reads: u64,
-    pub refusals: u64,
-    /// Sessions that a newer one of the same owner ended.
-    pub superseded_sessions: u64,
     /// Chunks rebuilt by order of an owner, their bytes in use, and orders that failed.
     pub rebuilds: u64,
     pub rebuilt_bytes: u64,
