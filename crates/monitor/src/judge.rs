@@ -13,7 +13,6 @@ use crate::peers::Sums;
 use crate::standing::Standing;
 use crate::track::{Evidence, Track};
 use crate::verdict::{Reason, Verdict};
-use crate::view::{REPORT_US, Report, View};
 
 /// The 95th of a hundred is looked up this often.
 const REFRESH_US: u64 = 100_000;
@@ -170,11 +169,6 @@ impl Monitor {
     fn announce(&mut self, place: usize, class: Class, fail_slow: bool, reason: Reason, evidence: Evidence) {
         let Evidence { latency_us, peers_us, threshold_us, samples } = evidence;
         let id = self.nodes[place].id;
-        if fail_slow {
-            self.counters.verdicts_slow += 1;
-        } else {
-            self.counters.verdicts_normal += 1;
-        }
         self.say(Verdict { node: id, class, fail_slow, reason, latency_us, peers_us, threshold_us, samples });
         self.settle(place);
     }

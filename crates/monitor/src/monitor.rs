@@ -30,9 +30,6 @@ static NO_LATENCIES: Histogram = Histogram::new();
 pub struct Counters {
     /// Periods in which a class was judged.
     pub slices_judged: u64,
-    /// Verdicts that made a class of a node fail-slow, and normal again.
-    pub verdicts_slow: u64,
-    pub verdicts_normal: u64,
     /// Time lost to the gateway's own loop.
     pub loop_lag_us: u64,
 }
