@@ -251,7 +251,7 @@ impl Node {
     ///
     /// # Errors
     /// When the bytes are no replies: the caller closes the session and says so.
-    pub fn handle_peer_input(&mut self, _now: Now, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
+    pub fn handle_peer_input(&mut self, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
         let Some(rebuilds) = self.rebuilding.here() else { return Ok(input.len()) };
         let mut ended = Vec::new();
         let outcome = rebuilds.handle_input(peer, input, &mut ended);

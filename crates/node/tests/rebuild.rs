@@ -120,11 +120,11 @@ impl Nodes {
             let mut replies = self.nodes[source].poll_output(session).map(std::mem::take).unwrap_or_default();
             if self.hurts_behind_chunks && replies.len() > CHUNK_BYTES {
                 replies.extend([0xff; 64]);
-                self.nodes[reader].handle_peer_input(now, peer, &replies).expect_err("no reply");
+                self.nodes[reader].handle_peer_input(peer, &replies).expect_err("no reply");
                 self.nodes[reader].handle_peer_closed(peer);
                 return self.sessions.retain(|&session| session != (reader, peer));
             }
-            let consumed = self.nodes[reader].handle_peer_input(now, peer, &replies).expect("replies");
+            let consumed = self.nodes[reader].handle_peer_input(peer, &replies).expect("replies");
             assert_eq!(consumed, replies.len());
         }
     }
@@ -485,7 +485,7 @@ fn who_lost_one_answer_is_not_silent() {
         let replies = nodes.nodes[source].poll_output(77).map(std::mem::take).expect("it answers");
         let (_, greeting_bytes) = next_frame(&replies).expect("whole").expect("a greeting");
         let heard = &replies[..greeting_bytes];
-        nodes.nodes[SPARE].handle_peer_input(now, peer, heard).expect("a reply");
+        nodes.nodes[SPARE].handle_peer_input(peer, heard).expect("a reply");
     }
     nodes.now_us = nodes.nodes[SPARE].poll_deadline().expect("an order is under way");
     let now = nodes.now();

@@ -297,7 +297,7 @@ impl World {
             let core = &mut host.cores[link.core];
             let outcome = match link.peer {
                 None => core.handle_input(now, session.number(), &link.input).map_err(|_| ()),
-                Some(peer) => core.handle_peer_input(now, peer, &link.input).map_err(|_| ()),
+                Some(peer) => core.handle_peer_input(peer, &link.input).map_err(|_| ()),
             };
             match outcome {
                 Ok(consumed) => _ = link.input.drain(..consumed),
