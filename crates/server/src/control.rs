@@ -21,9 +21,8 @@ pub(crate) mod tests;
 
 use shorttail_units::{Epoch, Incarnation, NodeId};
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayEntry, GatewayRegistration, GatewaySession,
-    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, Refusal, TenureEntry, Terms,
-    ToCoordinator, View,
+    CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome,
+    NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, Refusal, TenureEntry, Terms, ToCoordinator, View,
 };
 
 pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
@@ -102,7 +101,9 @@ pub fn start_gateway(
 ) -> GatewayControl {
     let addresses = match &config.membership {
         GatewayMembership::Static(cluster) => {
-            let (view, terms) = static_view(cluster);
+            // The incarnation is whatever the node's greeting says, hence 0 here.
+            let nodes = cluster.nodes.iter().map(|node| (node.id, Incarnation(0), &node.address));
+            let (view, terms) = fixed_view(nodes, cluster.epoch, cluster.partition_count);
             let events = [ControlEvent::View(view), ControlEvent::Terms(vec![terms])];
             return ControlClient::fixed(static_welcome(cluster), events);
         }
@@ -132,36 +133,35 @@ fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {
     }
 }
 
-/// All nodes as normal, and everything owned by this gateway; the incarnation is whatever the node's greeting
-/// says, hence 0 here.
-fn static_view(cluster: &StaticCluster) -> (View, Terms) {
-    let nodes = cluster.nodes.iter().map(|node| NodeEntry {
-        id: node.id,
-        incarnation: Incarnation(0),
-        address: node.address.to_string(),
+/// All nodes as normal, and everything owned by gateway 0. Clients find it where they found it: the view says nothing
+/// of its addresses.
+pub(crate) fn fixed_view<'a>(
+    nodes: impl Iterator<Item = (NodeId, Incarnation, &'a Address)>,
+    epoch: Epoch,
+    partition_count: u16,
+) -> (View, Terms) {
+    let entry = |(id, incarnation, address): (NodeId, Incarnation, &Address)| NodeEntry {
+        id,
+        incarnation,
+        address: address.to_string(),
         domain: String::new(),
         state: NodeState::Normal,
         draining: false,
         removed: false,
-    });
-    let node_count_expected = u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX);
-    let (gateways, tenure, terms) = single_tenure(0, cluster.epoch, cluster.partition_count);
-    let view = View { number: 1, node_count_expected, nodes: nodes.collect(), gateways, tenures: vec![tenure] };
-    (view, terms)
+    };
+    let nodes: Vec<_> = nodes.map(entry).collect();
+    let node_count_expected = u16::try_from(nodes.len()).unwrap_or(u16::MAX);
+    let (tenure, terms) = single_tenure(epoch, partition_count);
+    (View { number: 1, node_count_expected, nodes, gateways: Vec::new(), tenures: vec![tenure] }, terms)
 }
 
-/// One gateway that owns everything, with nothing to prove.
-pub(crate) fn single_tenure(
-    gateway: u16,
-    epoch: Epoch,
-    partition_count: u16,
-) -> (Vec<GatewayEntry>, TenureEntry, Terms) {
+/// Gateway 0 owns everything, with nothing to prove.
+pub(crate) fn single_tenure(epoch: Epoch, partition_count: u16) -> (TenureEntry, Terms) {
     let partitions: Vec<u16> = (0..partition_count).collect();
-    let tenure = TenureEntry { epoch, gateway, partitions: partitions.clone() };
+    let tenure = TenureEntry { epoch, gateway: 0, partitions: partitions.clone() };
     let terms =
         Terms { epoch, number: 1, partitions, voters: [].into(), before: Vec::new(), lets_go: false, prepares: false };
-    // Clients find it where they found it: it says nothing of its addresses.
-    (Vec::new(), tenure, terms)
+    (tenure, terms)
 }
 
 /// A coordinator that begins or ceases to lead ends every connection, that of somebody who asks among them.

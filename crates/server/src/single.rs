@@ -15,10 +15,11 @@ use shorttail_gateway::session::Settings;
 use shorttail_node::NodeConfig;
 use shorttail_store::limits::MEMORY_BYTES_MAX;
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, MIB, NodeId};
-use shorttail_wire::control::{NodeEntry, NodeState, Terms, View};
+use shorttail_wire::control::{Terms, View};
 use tempfile::TempDir;
 
 use crate::config::{Address, LauncherOptions, WhenFull};
+use crate::control::fixed_view;
 use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
 use crate::near::{self, LettingGo};
 use crate::net::{Inbox, Listener, Outlet};
@@ -46,7 +47,7 @@ pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
     let ports: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
     let engine = engine_config(&options)?;
     let cores = start_cores(engine, IDENTITY, settings, listeners, options.core_count, PolicyDesk::default())?;
-    let (view, terms) = nodes.cluster(&options)?;
+    let (view, terms) = nodes.cluster(&options);
     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
     cores.tell_terms(&terms);
     while !cores.is_serving() {
@@ -163,25 +164,10 @@ pub fn memory_bytes_max(code: CodeShape, node_count: usize) -> u64 {
 
 impl NodeThreads {
     /// The nodes, and the one tenure of the one gateway.
-    fn cluster(&self, options: &LauncherOptions) -> anyhow::Result<(Arc<View>, Arc<[Terms]>)> {
-        let nodes = self.addresses.iter().map(|(&id, address)| NodeEntry {
-            id,
-            incarnation: Incarnation(1),
-            address: address.to_string(),
-            domain: String::new(),
-            state: NodeState::Normal,
-            draining: false,
-            removed: false,
-        });
-        let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(1), options.partition_count);
-        let view = View {
-            number: 1,
-            node_count_expected: u16::try_from(options.node_count)?,
-            nodes: nodes.collect(),
-            gateways,
-            tenures: vec![tenure],
-        };
-        Ok((Arc::new(view), Arc::from([terms])))
+    fn cluster(&self, options: &LauncherOptions) -> (Arc<View>, Arc<[Terms]>) {
+        let nodes = self.addresses.iter().map(|(&id, address)| (id, Incarnation(1), address));
+        let (view, terms) = fixed_view(nodes, Epoch(1), options.partition_count);
+        (Arc::new(view), Arc::from([terms]))
     }
 }
 

@@ -51,7 +51,7 @@ impl Idle {
 fn a_tenure_is_not_served_while_a_core_has_not_read_the_terms_of_it() {
     let idle = Idle::new(2);
     assert_eq!(idle.standings(), []);
-    let (_, _, terms) = crate::control::single_tenure(0, Epoch(7), 2);
+    let (_, terms) = crate::control::single_tenure(Epoch(7), 2);
     idle.cores.tell_terms(&Arc::from([terms]));
     assert_eq!(idle.standings(), [(7, TenureState::TakingOver, 0)]);
     for state in [TenureState::Serving, TenureState::LetGo] {
@@ -72,7 +72,7 @@ fn a_gateway_does_not_serve_while_a_core_has_not_begun_its_share() {
     let idle = Idle::new(1);
     // It serves all that it has: nothing.
     idle.cores.published.gauges[0].is_serving.store(1, std::sync::atomic::Ordering::Release);
-    let (_, _, terms) = crate::control::single_tenure(0, Epoch(7), 2);
+    let (_, terms) = crate::control::single_tenure(Epoch(7), 2);
     idle.cores.tell_terms(&Arc::from([terms]));
     assert!(!idle.cores.is_serving());
     idle.publish(0, TenureState::Serving);

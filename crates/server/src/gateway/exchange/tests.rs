@@ -65,7 +65,7 @@ impl World {
         let nodes = (0..NODE_COUNT).map(node).collect();
         let now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
         let mut world = World { poll, exchange, nodes, sessions: HashMap::new(), view: View::default(), now };
-        let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(1), 1);
+        let (tenure, terms) = crate::control::single_tenure(Epoch(1), 1);
         let entry = |id| NodeEntry {
             id: NodeId(id),
             incarnation: INCARNATION,
@@ -76,7 +76,8 @@ impl World {
             removed: false,
         };
         let nodes = (0..NODE_COUNT).map(entry).collect();
-        let view = View { number: 1, node_count_expected: NODE_COUNT, nodes, gateways, tenures: vec![tenure] };
+        let tenures = vec![tenure];
+        let view = View { number: 1, node_count_expected: NODE_COUNT, nodes, tenures, ..View::default() };
         world.exchange.take_view(world.now, &view, world.poll.registry());
         world.view = view;
         let terms = Terms { voters: world.voters(), ..terms };
@@ -324,8 +325,8 @@ fn what_was_counted_stays_counted_when_the_engine_is_gone() {
 
     // A later tenure goes on from there.
     world.close_sessions();
-    let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(2), 1);
-    let view = View { number: 2, gateways, tenures: vec![tenure], ..world.view.clone() };
+    let (tenure, terms) = crate::control::single_tenure(Epoch(2), 1);
+    let view = View { number: 2, gateways: Vec::new(), tenures: vec![tenure], ..world.view.clone() };
     world.exchange.take_view(world.now, &view, world.poll.registry());
     let terms = Terms { voters: world.voters(), ..terms };
     world.exchange.take_terms(world.now, &[terms]);
