@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mio::Poll;
-use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
+use shorttail_gateway::engine::{EngineConfig, WhenFull};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::roster::Roster;
 use shorttail_gateway::session::{Counters, Settings};
@@ -52,7 +52,7 @@ use shorttail_wire::control::{
 
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull, warn_of_fixed};
+use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, hurries, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
@@ -258,7 +258,7 @@ fn change(config: &mut GatewayConfig, wanted: GatewayConfig, cores: &Cores) {
     let live = Live {
         connection_count_max: config.connection_count_max,
         idle_timeout_s: config.idle_timeout_s,
-        when_full: engine_when_full(config.when_full),
+        when_full: config.when_full,
         sidestep: Some(config.sidestep).filter(|sidestep| *sidestep != sidestep_before),
     };
     // Partitions may have policies of their own: they keep them unless something was said anew.
@@ -266,13 +266,6 @@ fn change(config: &mut GatewayConfig, wanted: GatewayConfig, cores: &Cores) {
         cores.published.policies.replace(config.sidestep.policy);
     }
     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Change(live.clone())));
-}
-
-fn engine_when_full(when_full: WhenFull) -> EngineWhenFull {
-    match when_full {
-        WhenFull::Evict => EngineWhenFull::Evict,
-        WhenFull::Error => EngineWhenFull::Error,
-    }
 }
 
 /// Where other gateways are told to connect; `None`: they cannot. Of one that listens anywhere the coordinator tells
@@ -300,7 +293,7 @@ fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Re
     engine.monitor = config.sidestep.monitor();
     engine.placement = config.placement;
     engine.hedge_budget = config.sidestep.hedge_budget_share();
-    engine.when_full = engine_when_full(config.when_full);
+    engine.when_full = config.when_full;
     Ok(engine)
 }
 

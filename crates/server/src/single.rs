@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mio::Poll;
-use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
+use shorttail_gateway::engine::{EngineConfig, WhenFull};
 use shorttail_gateway::session::Settings;
 use shorttail_node::NodeConfig;
 use shorttail_store::limits::MEMORY_BYTES_MAX;
@@ -18,7 +18,7 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, MIB, NodeId};
 use shorttail_wire::control::{Terms, View};
 use tempfile::TempDir;
 
-use crate::config::{Address, LauncherOptions, WhenFull};
+use crate::config::{Address, LauncherOptions};
 use crate::control::fixed_view;
 use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
 use crate::near::{self, LettingGo};
@@ -176,10 +176,7 @@ fn engine_config(options: &LauncherOptions) -> anyhow::Result<EngineConfig> {
     engine.partition_count = options.partition_count;
     engine.partitions = Vec::new();
     engine.value_bytes_max = options.value_bytes_max;
-    engine.when_full = match options.when_full {
-        WhenFull::Evict => EngineWhenFull::Evict,
-        WhenFull::Error => EngineWhenFull::Error,
-    };
+    engine.when_full = options.when_full;
     // Everything is in one process: a late answer means a busy machine, not a slow node.
     engine.request_deadline_us = 2_000_000;
     Ok(engine)

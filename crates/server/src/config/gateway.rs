@@ -1,11 +1,11 @@
 //! What a gateway is told at its start.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use shorttail_gateway::engine::WhenFull;
 use shorttail_gateway::redis::RedisCluster;
 use shorttail_gateway::session::Credential;
 use shorttail_placement::Placement;
@@ -140,43 +140,6 @@ impl<'de> Deserialize<'de> for StaticNode {
     }
 }
 
-/// What happens when node memory is full.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum WhenFull {
-    /// The coldest objects make room, as in a cache.
-    #[default]
-    Evict,
-    /// Writes are refused with an out-of-memory error; nothing stored is dropped.
-    Error,
-}
-
-impl FromStr for WhenFull {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "evict" => Ok(WhenFull::Evict),
-            "error" => Ok(WhenFull::Error),
-            _ => Err(format!("{text:?} is neither evict nor error")),
-        }
-    }
-}
-
-impl fmt::Display for WhenFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WhenFull::Evict => "evict",
-            WhenFull::Error => "error",
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for WhenFull {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 /// Where memcached clients look for a server.
 pub const MEMCACHED_PORT: u16 = 11211;
 /// Where Redis clients look for a server.
@@ -261,7 +224,7 @@ pub struct GatewayOptions {
     pub redis_cluster: Option<Text<RedisCluster>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
     #[arg(long, env = "SHORTTAIL_GATEWAY_WHEN_FULL", value_name = "evict|error")]
-    pub when_full: Option<WhenFull>,
+    pub when_full: Option<Text<WhenFull>>,
     /// Largest value [default: 1MiB]
     #[arg(long, env = "SHORTTAIL_GATEWAY_VALUE_BYTES_MAX", value_name = "SIZE")]
     pub value_bytes_max: Option<Size>,
@@ -412,7 +375,7 @@ impl GatewayOptions {
             redis_advertise,
             membership,
             redis_cluster: self.redis_cluster.map(|told| told.0).unwrap_or_default(),
-            when_full: self.when_full.unwrap_or_default(),
+            when_full: self.when_full.map(|told| told.0).unwrap_or_default(),
             value_bytes_max: value_bytes_max.as_usize(),
             block_bytes: block_bytes("gateway", self.block_bytes)?.as_usize(),
             key_bytes_max: within("gateway", "key_bytes_max", key_bytes_max, Size(1), KEY_BYTES_MAX)?.as_usize(),

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use shorttail_gateway::engine::WhenFull;
 use shorttail_gateway::session::Credential;
 
 use shorttail_units::CodeShape;
 
-use super::gateway::{UnixSocketConfig, WhenFull};
+use super::gateway::UnixSocketConfig;
 
 /// Options of `shorttail memcached`, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -38,13 +38,14 @@ pub use environment::check_environment;
 pub use error::{ConfigError, Setting};
 pub use file::{ConfigFile, EXAMPLE};
 pub use gateway::{
-    GatewayConfig, GatewayMembership, GatewayOptions, Mode, StaticCluster, StaticNode, UnixSocketConfig, WhenFull,
+    GatewayConfig, GatewayMembership, GatewayOptions, Mode, StaticCluster, StaticNode, UnixSocketConfig,
 };
 pub use launcher::LauncherOptions;
 pub use log::LogLevel;
 pub use metadata::{EtcdConfig, EtcdTls, METADATA_PREFIX_DEFAULT, MetadataOptions, MetadataPlace, MetadataSpec};
 pub use node::{ClusterName, NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership, NodeOptions};
 pub use quantity::{parse_ppm, parse_us};
+pub use shorttail_gateway::engine::WhenFull;
 pub use shorttail_gateway::redis::RedisCluster;
 pub use sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 pub use size::{Size, SizeError};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use shorttail_gateway::engine::WhenFull;
 use shorttail_gateway::redis::RedisCluster;
 use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
@@ -19,7 +20,7 @@ use super::coordinator::{
 };
 use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
-use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull};
+use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT};
 use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
 use super::metadata::{MetadataOptions, MetadataSpec};
@@ -212,7 +213,7 @@ pub struct UpOptions {
     pub redis_cluster: Option<Text<RedisCluster>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
     #[arg(long, env = "SHORTTAIL_UP_WHEN_FULL", value_name = "evict|error")]
-    pub when_full: Option<WhenFull>,
+    pub when_full: Option<Text<WhenFull>>,
     /// Largest value [default: 1MiB]
     #[arg(long, env = "SHORTTAIL_UP_VALUE_BYTES_MAX", value_name = "SIZE")]
     pub value_bytes_max: Option<Size>,
@@ -405,7 +406,7 @@ impl UpOptions {
             metadata,
             partition_count: self.partitions.map(within_bounds).transpose()?,
             redis_cluster: self.redis_cluster.map(|told| told.0).unwrap_or_default(),
-            when_full: self.when_full.unwrap_or_default(),
+            when_full: self.when_full.map(|told| told.0).unwrap_or_default(),
             value_bytes_max: value_bytes("up", self.value_bytes_max)?,
             block_bytes: block_bytes("up", self.block_bytes)?,
             connection_count_max: within("up", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,

@@ -1,5 +1,8 @@
 //! What one engine is told when it is made.
 
+use std::fmt;
+use std::str::FromStr;
+
 use shorttail_codes::Code;
 use shorttail_monitor::MonitorConfig;
 use shorttail_placement::Placement;
@@ -14,11 +17,32 @@ use crate::engine::takeover::lease::LeaseConfig;
 /// What happens to a store that is full of live objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFull {
-    /// The coldest objects give way.
+    /// The coldest objects give way, as in a cache.
     #[default]
     Evict,
-    /// Stores are refused.
+    /// Stores are refused with an out-of-memory error; nothing stored is dropped.
     Error,
+}
+
+impl FromStr for WhenFull {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "evict" => Ok(WhenFull::Evict),
+            "error" => Ok(WhenFull::Error),
+            _ => Err(format!("{text:?} is neither evict nor error")),
+        }
+    }
+}
+
+impl fmt::Display for WhenFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WhenFull::Evict => "evict",
+            WhenFull::Error => "error",
+        })
+    }
 }
 
 #[derive(Clone, Debug)]
