@@ -7,8 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
-
+use super::by_text;
 use super::limits::COORDINATOR_COUNT_MAX;
 
 /// Longest path of a Unix socket in bytes: `sun_path` of Linux without its final zero.
@@ -128,11 +127,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(Address);
 
 /// Where somebody is reached who may move, or who is one of several: a name stays what was said, and its address is the
 /// one that was used last.
@@ -238,11 +233,7 @@ impl From<Address> for Addresses {
     }
 }
 
-impl<'de> Deserialize<'de> for Addresses {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(Addresses);
 
 /// A TCP address to serve, or `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -278,11 +269,7 @@ impl fmt::Display for OptionalAddress {
     }
 }
 
-impl<'de> Deserialize<'de> for OptionalAddress {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(OptionalAddress);
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use shorttail_units::{CodeShape, CodeShapeError};
+
+use super::by_text;
 
 /// A shape, for parsers of options and files; what is settled holds the shape itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,11 +19,7 @@ impl FromStr for CodeSpec {
     }
 }
 
-impl<'de> Deserialize<'de> for CodeSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(CodeSpec);
 
 impl Serialize for CodeSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

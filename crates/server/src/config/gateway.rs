@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use shorttail_gateway::engine::WhenFull;
 use shorttail_gateway::redis::RedisCluster;
 use shorttail_gateway::session::Credential;
@@ -21,7 +21,7 @@ use super::limits::*;
 use super::node::ClusterName;
 use super::sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 use super::size::Size;
-use super::{merge, take_live};
+use super::{by_text, merge, take_live};
 
 /// Configuration of one gateway, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -134,11 +134,7 @@ impl FromStr for StaticNode {
     }
 }
 
-impl<'de> Deserialize<'de> for StaticNode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(StaticNode);
 
 /// Where memcached clients look for a server.
 pub const MEMCACHED_PORT: u16 = 11211;
@@ -166,11 +162,7 @@ impl FromStr for Mode {
     }
 }
 
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(Mode);
 
 /// Settings of a gateway as flags, environment and file give them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
 use shorttail_gateway::session::Credential;
 
+use super::by_text;
 use super::credentials::read_credentials;
 use super::error::{ConfigError, within};
 use super::limits::{ETCD_POLL_S_MAX, ETCD_URL_COUNT_MAX};
@@ -95,11 +95,7 @@ impl fmt::Display for MetadataSpec {
     }
 }
 
-impl<'de> Deserialize<'de> for MetadataSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(MetadataSpec);
 
 impl fmt::Display for MetadataPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

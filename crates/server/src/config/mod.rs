@@ -65,6 +65,19 @@ macro_rules! merge {
 }
 use merge;
 
+/// A file says it in the words of a flag: as its `FromStr` takes them.
+macro_rules! by_text {
+    ($type:ident) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text: String = serde::Deserialize::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+use by_text;
+
 /// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. A field
 /// that is in neither list does not compile.
 macro_rules! take_live {

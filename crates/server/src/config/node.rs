@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use shorttail_units::{ClusterId, NodeId};
 
 use super::address::{Address, Addresses};
@@ -11,7 +11,7 @@ use super::error::{ConfigError, within};
 use super::gateway::check_advertised;
 use super::limits::{NODE_MEMORY_MAX, NODE_MEMORY_MIN, NODE_THREAD_COUNT_MAX};
 use super::size::Size;
-use super::{merge, take_live};
+use super::{by_text, merge, take_live};
 
 /// Configuration of one node, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,11 +94,7 @@ impl FromStr for ClusterName {
     }
 }
 
-impl<'de> Deserialize<'de> for ClusterName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(ClusterName);
 
 /// Settings of a node as flags, environment and file give them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]

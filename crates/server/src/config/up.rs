@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use shorttail_gateway::engine::WhenFull;
 use shorttail_gateway::redis::RedisCluster;
 use shorttail_placement::Placement;
@@ -27,7 +27,7 @@ use super::metadata::{MetadataOptions, MetadataSpec};
 use super::node::{NODE_MEMORY_DEFAULT, SCRUB_BANDWIDTH_DEFAULT, check_memory, check_repair_bandwidth};
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
-use super::{merge, take_live};
+use super::{by_text, merge, take_live};
 
 /// Configuration of a local cluster, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,11 +143,7 @@ impl fmt::Display for Transport {
     }
 }
 
-impl<'de> Deserialize<'de> for Transport {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+by_text!(Transport);
 
 /// Settings of a local cluster as flags, environment and file give them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
