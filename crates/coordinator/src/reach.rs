@@ -80,11 +80,6 @@ fn is_over(since_us: Option<u64>, now: Now) -> bool {
     since_us.is_some_and(|since_us| now.mono_us >= since_us + UNPROVEN_MS_MAX * 1000)
 }
 
-/// Does nobody but the owner say so?
-pub(crate) fn is_unproven(standing: &Standing) -> bool {
-    standing.state == TenureState::Serving && standing.proven_by == 0
-}
-
 fn reached(status: &GatewayStatus) -> BTreeSet<u16> {
     status.nodes.iter().filter(|seen| seen.connected).map(|seen| seen.id).collect()
 }
@@ -93,7 +88,7 @@ impl Coordinator {
     /// Takes a gateway's latest report into account.
     pub(crate) fn note_reach(&mut self, now: Now, id: u16) {
         let status = &self.gateways[&id].status;
-        let is_sound = self.reaches_enough(status) && !status.standings.iter().any(is_unproven);
+        let is_sound = self.reaches_enough(status) && !status.standings.iter().any(Standing::is_unproven);
         let is_short = self.is_short_of_nodes(status);
         let tells_of_too_few = self.tells_of_too_few(id);
         let reach = &mut self.gateways.get_mut(&id).expect("looked up").reach;
@@ -187,7 +182,9 @@ impl Coordinator {
     /// Would it answer for what it is dealt now?
     pub(crate) fn is_proven(&self, id: u16) -> bool {
         let member = self.gateways.get(&id);
-        member.is_some_and(|member| !member.reach.is_cut_off() && !member.status.standings.iter().any(is_unproven))
+        member.is_some_and(|member| {
+            !member.reach.is_cut_off() && !member.status.standings.iter().any(Standing::is_unproven)
+        })
     }
 
     /// Gateways that lose a tenure since they reach too few nodes get no other; those that reach too few to serve well

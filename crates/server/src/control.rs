@@ -27,7 +27,7 @@ use shorttail_wire::control::{
 
 pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
 pub use lives::{fresh_incarnation, fresh_life};
-pub use role::{GatewayRole, NodeRole, Role, hurries};
+pub use role::{GatewayRole, NodeRole, Role};
 
 use crate::config::{Address, GatewayConfig, GatewayMembership, NodeConfig, NodeMembership, StaticCluster};
 use stream::ControlStream;

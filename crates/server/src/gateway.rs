@@ -53,7 +53,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
-use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, hurries, log_not_let_in, start_gateway};
+use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
@@ -244,7 +244,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
         if let Some(served) = served.news(&status.standings) {
             cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Served(Arc::clone(&served))));
         }
-        let is_hurried = hurries(&status) || Instant::now() < hurried_until;
+        let is_hurried = status.hurries() || Instant::now() < hurried_until;
         control.publish(status);
         // Events end it sooner.
         std::thread::park_timeout(if is_hurried { PUBLISH_HURRIED } else { PUBLISH_EVERY });

@@ -46,8 +46,8 @@ pub use member::{
 };
 pub use order::{Order, PolicyOrder};
 pub use status::{
-    ChaosStatus, ClusterStatus, CoordinatorStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, MoveStatus,
-    NodeSeen, NodeStatus, NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals, TenureStatusEntry,
+    ChaosStatus, ClusterStatus, CoordinatorStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, HURRIED_MS,
+    MoveStatus, NodeSeen, NodeStatus, NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals, TenureStatusEntry,
 };
 pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter};
 

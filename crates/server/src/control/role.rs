@@ -3,26 +3,12 @@
 use std::time::Duration;
 
 use shorttail_wire::control::{
-    FromCoordinator, GatewayRegistration, GatewayStatus, GatewayWelcome, HEARTBEAT_MS, NodeRegistration, NodeStatus,
-    NodeWelcome, TenureState, ToCoordinator,
+    FromCoordinator, GatewayRegistration, GatewayStatus, GatewayWelcome, HEARTBEAT_MS, HURRIED_MS, NodeRegistration,
+    NodeStatus, NodeWelcome, ToCoordinator,
 };
 
-/// Between two statuses: usually; while people look on until all is whole or served; while somebody waits for the next
-/// one.
-const AT_EASE: Duration = Duration::from_millis(HEARTBEAT_MS);
-const WATCHED: Duration = Duration::from_millis(25);
-pub const HURRIED: Duration = Duration::from_millis(5);
-
-/// Does the coordinator wait for the next one? A tenure that is on its way keeps clients waiting.
-pub fn hurries(status: &GatewayStatus) -> bool {
-    let waits = |state| !matches!(state, TenureState::Serving | TenureState::Preparing | TenureState::Prepared);
-    status.standings.iter().any(|standing| waits(standing.state))
-}
-
-/// Is there a tenure of which nobody is sure?
-fn is_unproven(status: &GatewayStatus) -> bool {
-    status.standings.iter().any(|standing| standing.state == TenureState::Serving && standing.proven_by == 0)
-}
+/// Between two statuses while somebody waits for the next one.
+pub const HURRIED: Duration = Duration::from_millis(HURRIED_MS);
 
 /// A kind of member.
 pub trait Role: 'static {
@@ -56,7 +42,7 @@ impl Role for NodeRole {
     }
 
     fn status_within(_: &NodeStatus) -> Duration {
-        AT_EASE
+        Duration::from_millis(HEARTBEAT_MS)
     }
 
     fn welcome(message: FromCoordinator) -> Result<NodeWelcome, FromCoordinator> {
@@ -87,11 +73,7 @@ impl Role for GatewayRole {
     }
 
     fn status_within(status: &GatewayStatus) -> Duration {
-        match () {
-            () if hurries(status) => HURRIED,
-            () if status.totals.chunks_missing > 0 || is_unproven(status) => WATCHED,
-            () => AT_EASE,
-        }
+        Duration::from_millis(status.status_within_ms())
     }
 
     fn welcome(message: FromCoordinator) -> Result<GatewayWelcome, FromCoordinator> {

@@ -6,7 +6,12 @@ use serde::{Deserialize, Serialize};
 use shorttail_chaos::Fault;
 use shorttail_policy::Policy;
 
-use super::{LatencyHistogram, NodeState, Standing, TenureState};
+use super::{HEARTBEAT_MS, LatencyHistogram, NodeState, Standing, TenureState};
+
+/// Milliseconds between two statuses while people look on until all is whole or served; while somebody waits for the
+/// next one.
+const WATCHED_MS: u64 = 25;
+pub const HURRIED_MS: u64 = 5;
 
 /// A node's heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -53,6 +58,23 @@ pub struct GatewayStatus {
     pub policies: Vec<PolicySpan>,
     /// Nodes that a coding set is to have (`k+m+l`), if it places chunks by coding sets.
     pub coding_set_nodes: Option<u16>,
+}
+
+impl GatewayStatus {
+    /// Does the coordinator wait for the next one? A tenure that is on its way keeps clients waiting.
+    pub fn hurries(&self) -> bool {
+        let waits = |state| !matches!(state, TenureState::Serving | TenureState::Preparing | TenureState::Prepared);
+        self.standings.iter().any(|standing| waits(standing.state))
+    }
+
+    /// The next status is sent within so long.
+    pub fn status_within_ms(&self) -> u64 {
+        match () {
+            () if self.hurries() => HURRIED_MS,
+            () if self.totals.chunks_missing > 0 || self.standings.iter().any(Standing::is_unproven) => WATCHED_MS,
+            () => HEARTBEAT_MS,
+        }
+    }
 }
 
 /// Neighbouring partitions with one policy.

@@ -131,4 +131,9 @@ impl Standing {
     pub fn is_served(&self) -> bool {
         self.state == TenureState::Serving && self.proven_by != 0
     }
+
+    /// Does nobody but the owner say so?
+    pub fn is_unproven(&self) -> bool {
+        self.state == TenureState::Serving && self.proven_by == 0
+    }
 }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use shorttail_units::Incarnation;
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, NodeRegistration, NodeSession,
-    Refusal, ToCoordinator, next_message, put_message,
+    CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, HEARTBEAT_MS, HURRIED_MS,
+    NodeRegistration, NodeSession, Refusal, ToCoordinator, next_message, put_message,
 };
 
-use super::report::{AT_EASE_US, HURRIED_US};
 use super::search::{BEAT_LATE_US, Look};
 use super::{ControlEvent, Event, Who, World, endpoint_of_coordinator};
 use crate::network::{SessionId, What};
@@ -256,7 +255,7 @@ impl World {
                 let Who::Gateway(gateway) = who else { panic!("a node is told terms") };
                 self.tell_terms(gateway, terms);
                 // What becomes of them is waited for.
-                self.heartbeat_within(who, HURRIED_US);
+                self.heartbeat_within(who, HURRIED_MS * 1_000);
             }
             FromCoordinator::Beat => self.member(who).look_at_us = self.schedule.now_us() + BEAT_LATE_US,
             other => panic!("{other:?} was not asked for"),
@@ -269,7 +268,7 @@ impl World {
         (member.is_welcome, member.again_us, member.failed_count) = (true, AGAIN_US_FIRST, 0);
         member.look_at_us = look_at_us;
         // At first more often.
-        self.heartbeat_within(who, HURRIED_US);
+        self.heartbeat_within(who, HURRIED_MS * 1_000);
     }
 
     /// The next heartbeat is sent then, and from there they become rarer.
@@ -291,11 +290,11 @@ impl World {
             Who::Node(node) => {
                 let status = self.status_of_node(node);
                 self.send_to_coordinator(who, &ToCoordinator::NodeStatus(status));
-                AT_EASE_US
+                HEARTBEAT_MS * 1_000
             }
             Who::Gateway(gateway) => {
                 let status = self.status_of_gateway(gateway);
-                let within_us = super::report::status_within_us(&status);
+                let within_us = status.status_within_ms() * 1_000;
                 self.send_to_coordinator(who, &ToCoordinator::GatewayStatus(status));
                 if !self.gateways[gateway].waiting.is_empty() {
                     // A gateway without tenures has no other reason to look.

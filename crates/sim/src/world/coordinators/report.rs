@@ -1,28 +1,12 @@
-//! What members tell the coordinator of themselves, and how soon again.
+//! What members tell the coordinator of themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_gateway::terms::{state_at_end, state_of};
 use shorttail_units::{Epoch, NodeId};
-use shorttail_wire::control::{GatewayStatus, HEARTBEAT_MS, NodeSeen, NodeStatus, Standing, StoreTotals, TenureState};
+use shorttail_wire::control::{GatewayStatus, NodeSeen, NodeStatus, Standing, StoreTotals};
 
 use super::World;
-
-/// Microseconds between two statuses: usually; while something lacks; while somebody waits for the next one.
-pub(super) const AT_EASE_US: u64 = HEARTBEAT_MS * 1_000;
-const WATCHED_US: u64 = 25_000;
-pub(super) const HURRIED_US: u64 = 5_000;
-
-/// The next status is sent within so long.
-pub(super) fn status_within_us(status: &GatewayStatus) -> u64 {
-    let waits = |state| !matches!(state, TenureState::Serving | TenureState::Preparing | TenureState::Prepared);
-    let is_unproven = |standing: &Standing| standing.state == TenureState::Serving && standing.proven_by == 0;
-    match () {
-        () if status.standings.iter().any(|standing| waits(standing.state)) => HURRIED_US,
-        () if status.totals.chunks_missing > 0 || status.standings.iter().any(is_unproven) => WATCHED_US,
-        () => AT_EASE_US,
-    }
-}
 
 impl World {
     pub(super) fn status_of_node(&self, node: usize) -> NodeStatus {
