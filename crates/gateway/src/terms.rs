@@ -14,7 +14,7 @@ use shorttail_units::{NodeId, Now};
 use shorttail_wire::control::{self, NodeState, TenureState, View};
 
 use crate::command::Command;
-use crate::engine::{Engine, Standing, Terms, Voter, VoterSet};
+use crate::engine::{Engine, Standing, Terms};
 
 /// Microseconds for which an engine that the coordinator names no more may still end what is under way: longer than
 /// requests wait. What is left then becomes errors.
@@ -36,10 +36,8 @@ impl TermsTaken {
         if terms.number != self.number && !terms.prepares {
             self.number_before = self.number;
             self.number = terms.number;
-            self.terms = Terms {
-                voters: voter_set(&terms.voters),
-                before: terms.before.iter().map(|set| voter_set(set)).collect(),
-            };
+            self.terms =
+                Terms { voters: terms.voters.to_vec(), before: terms.before.iter().map(|set| set.to_vec()).collect() };
             engine.handle_terms(now, self.terms.clone());
         }
         if terms.lets_go && !self.lets_go {
@@ -108,8 +106,4 @@ pub fn tell_nodes<C: Command>(engine: &mut Engine<C>, view: &View) {
         engine.handle_retired(node.id, node.incarnation);
     }
     removed.iter().for_each(|node| engine.handle_removed(node.id, node.incarnation));
-}
-
-fn voter_set(voters: &[control::Voter]) -> VoterSet {
-    voters.iter().map(|voter| Voter { node: voter.node, incarnation: voter.incarnation }).collect()
 }

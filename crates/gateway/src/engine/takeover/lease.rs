@@ -18,6 +18,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use shorttail_units::{Incarnation, NodeId};
+pub use shorttail_wire::control::Voter;
 
 /// How long a node keeps a promise. The same for all owners of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,13 +37,6 @@ impl LeaseConfig {
     pub fn renew_every_us(&self) -> u64 {
         self.lease_us / Self::RENEWALS
     }
-}
-
-/// One life of a node's memory, as one that decides who owns a partition.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Voter {
-    pub node: NodeId,
-    pub incarnation: Incarnation,
 }
 
 /// Those that decide together.
