@@ -14,7 +14,7 @@ use super::meta_debug::MetaDebug;
 use super::meta_delete::MetaDelete;
 use super::meta_get::MetaGet;
 use super::session::{KeysLeft, MemcachedSession, Phase, Step};
-use super::store::{Store, StoreMode, StoreReply, object_bytes};
+use super::store::{Store, StoreReply, object_bytes};
 use super::touch::Touch;
 use crate::in_flight::{Fingerprint, Kind};
 use crate::session::{RequestSink, Shared};
@@ -231,17 +231,9 @@ impl MemcachedSession {
         line: &StoreLine<'_>,
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> bool {
-        let mode = match line.verb {
-            StoreVerb::Set => StoreMode::Set,
-            StoreVerb::Add => StoreMode::Add,
-            StoreVerb::Replace => StoreMode::Replace,
-            StoreVerb::Append => StoreMode::Append,
-            StoreVerb::Prepend => StoreMode::Prepend,
-            StoreVerb::Cas => StoreMode::Cas,
-        };
         let store = Store {
             key: Key::new(line.key),
-            mode,
+            mode: line.verb,
             value: Vec::new(),
             flags: line.flags,
             exptime: line.exptime,
@@ -250,7 +242,7 @@ impl MemcachedSession {
             reply: StoreReply::Text { noreply: line.noreply },
         };
         // Only a `set` that fails takes the old value with it.
-        self.receive(shared, store, line.value_bytes, mode == StoreMode::Set, line.noreply, sink)
+        self.receive(shared, store, line.value_bytes, line.verb == StoreVerb::Set, line.noreply, sink)
     }
 
     fn meta_set(
@@ -262,12 +254,12 @@ impl MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> bool {
         let mode = match flags.mode() {
-            b'E' => StoreMode::Add,
-            b'A' => StoreMode::Append,
-            b'P' => StoreMode::Prepend,
-            _ if flags.compare().is_some() => StoreMode::Cas,
-            b'R' => StoreMode::Replace,
-            _ => StoreMode::Set,
+            b'E' => StoreVerb::Add,
+            b'A' => StoreVerb::Append,
+            b'P' => StoreVerb::Prepend,
+            _ if flags.compare().is_some() => StoreVerb::Cas,
+            b'R' => StoreVerb::Replace,
+            _ => StoreVerb::Set,
         };
         let store = Store {
             key: Key::new(key.bytes()),

@@ -1,7 +1,7 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms` with all its modes: they share one decision.
 
 use serde::{Deserialize, Serialize};
-use shorttail_wire::memcached::MetaFlags;
+use shorttail_wire::memcached::{MetaFlags, StoreVerb};
 
 use super::command::Verb;
 use super::expiry::expiry;
@@ -14,7 +14,7 @@ use crate::command::{Access, ApplyContext, Attributes, Effect, NewObject, Object
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Store {
     pub key: Key,
-    pub mode: StoreMode,
+    pub mode: StoreVerb,
     #[serde(with = "crate::forward::bytes")]
     pub value: Vec<u8>,
     pub flags: u32,
@@ -24,16 +24,6 @@ pub struct Store {
     /// Largest object, as `object_bytes` counts.
     pub object_bytes_max: usize,
     pub reply: StoreReply,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StoreMode {
-    Set,
-    Add,
-    Replace,
-    Append,
-    Prepend,
-    Cas,
 }
 
 /// In which protocol the answer is written.
@@ -103,19 +93,19 @@ impl Store {
     fn decide(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext) -> Result<(NewObject, Tally), Outcome> {
         let put = |tally| Ok((self.new_object(self.exptime, context), tally));
         match (self.mode, current) {
-            (StoreMode::Set, _) | (StoreMode::Add, None) | (StoreMode::Replace, Some(_)) => put(Tally::Nothing),
-            (StoreMode::Add, Some(_)) | (StoreMode::Replace, None) => Err(Outcome::NotStored),
-            (StoreMode::Cas, None) => Err(Outcome::NotFound),
-            (StoreMode::Cas, Some(object)) => match self.cas_match(&object) {
+            (StoreVerb::Set, _) | (StoreVerb::Add, None) | (StoreVerb::Replace, Some(_)) => put(Tally::Nothing),
+            (StoreVerb::Add, Some(_)) | (StoreVerb::Replace, None) => Err(Outcome::NotStored),
+            (StoreVerb::Cas, None) => Err(Outcome::NotFound),
+            (StoreVerb::Cas, Some(object)) => match self.cas_match(&object) {
                 CasMatch::Same => put(Tally::CasHit),
                 CasMatch::Stale => Ok((self.stale_object(&object, context), Tally::CasHit)),
                 CasMatch::NotAsked | CasMatch::Different => Err(Outcome::Exists),
             },
-            (StoreMode::Append | StoreMode::Prepend, None) => match self.meta().and_then(MetaFlags::vivify_exptime) {
+            (StoreVerb::Append | StoreVerb::Prepend, None) => match self.meta().and_then(MetaFlags::vivify_exptime) {
                 Some(exptime) => Ok((self.new_object(exptime, context), Tally::Nothing)),
                 None => Err(Outcome::NotStored),
             },
-            (StoreMode::Append | StoreMode::Prepend, Some(object)) => match self.cas_match(&object) {
+            (StoreVerb::Append | StoreVerb::Prepend, Some(object)) => match self.cas_match(&object) {
                 CasMatch::NotAsked | CasMatch::Same => self.joined(&object).map(|joined| (joined, Tally::Nothing)),
                 CasMatch::Stale | CasMatch::Different => Err(Outcome::Exists),
             },
@@ -137,7 +127,7 @@ impl Store {
             return Err(Outcome::NotStored);
         }
         let parts: [&[u8]; 2] = match self.mode {
-            StoreMode::Prepend => [&self.value, object.value],
+            StoreVerb::Prepend => [&self.value, object.value],
             _ => [object.value, &self.value],
         };
         Ok(NewObject {
@@ -180,9 +170,9 @@ impl Verb for Store {
 
     fn wants(&self) -> Wants {
         match self.mode {
-            StoreMode::Set => Wants::Nothing,
-            StoreMode::Add | StoreMode::Replace | StoreMode::Cas => Wants::Metadata,
-            StoreMode::Append | StoreMode::Prepend => Wants::Value,
+            StoreVerb::Set => Wants::Nothing,
+            StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => Wants::Metadata,
+            StoreVerb::Append | StoreVerb::Prepend => Wants::Value,
         }
     }
 
@@ -199,8 +189,8 @@ impl Verb for Store {
             }
             Err(outcome) => {
                 let tally = match (self.mode, outcome) {
-                    (StoreMode::Cas, Outcome::Exists) => Tally::CasBadval,
-                    (StoreMode::Cas, Outcome::NotFound) => Tally::CasMiss,
+                    (StoreVerb::Cas, Outcome::Exists) => Tally::CasBadval,
+                    (StoreVerb::Cas, Outcome::NotFound) => Tally::CasMiss,
                     _ => Tally::Nothing,
                 };
                 (outcome, 0, self.value.len(), Effect::Keep, tally)

@@ -1,5 +1,7 @@
 //! What a request line can ask, and how a line that asks nothing is answered.
 
+use serde::{Deserialize, Serialize};
+
 use super::meta::{MetaFlags, MetaKey};
 
 /// One request line, understood. Slices borrow the line.
@@ -78,7 +80,8 @@ pub struct StoreLine<'a> {
     pub noreply: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Goes from gateway to gateway, too: verbs keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreVerb {
     Set,
     Add,
