@@ -5,24 +5,18 @@ use std::collections::VecDeque;
 
 use shorttail_units::Now;
 
+use crate::command::Access;
 use crate::latency::CommandLatencies;
 use crate::limits::LARGE_VALUE_BYTES;
 
 /// Bytes that a place takes beside those of its reply.
 pub const PLACE_BYTES: usize = size_of::<Place>();
 
-/// What a command does, as far as its latency is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    Read,
-    Write,
-}
-
 #[derive(Debug, Default)]
 struct Place {
     reply: Option<Vec<u8>>,
     /// Of a command whose latency is counted: what it does, and when it was read.
-    read: Option<(Class, u64)>,
+    read: Option<(Access, u64)>,
 }
 
 /// Replies in order. A reply that is ready when everything before it is ready goes straight to the output.
@@ -37,7 +31,7 @@ pub struct ReplyQueue {
     /// The time, as the session last said.
     now_us: u64,
     /// How long commands took that ended since they were last counted.
-    ended: Vec<(Class, u64)>,
+    ended: Vec<(Access, u64)>,
 }
 
 impl ReplyQueue {
@@ -48,9 +42,9 @@ impl ReplyQueue {
     }
 
     /// The latency of the command whose place was opened last is counted.
-    pub fn time(&mut self, class: Class) {
+    pub fn time(&mut self, access: Access) {
         let now_us = self.now_us;
-        self.waiting.back_mut().expect("a place was opened").read = Some((class, now_us));
+        self.waiting.back_mut().expect("a place was opened").read = Some((access, now_us));
     }
 
     /// What begins or ends from here on does so now.
@@ -60,10 +54,10 @@ impl ReplyQueue {
 
     /// Counts the commands that ended since the last call.
     pub fn count_ended(&mut self, latencies: &mut CommandLatencies) {
-        for (class, latency_us) in self.ended.drain(..) {
-            match class {
-                Class::Read => latencies.reads.add(latency_us),
-                Class::Write => latencies.writes.add(latency_us),
+        for (access, latency_us) in self.ended.drain(..) {
+            match access {
+                Access::Read => latencies.reads.add(latency_us),
+                Access::Write => latencies.writes.add(latency_us),
             }
         }
     }
@@ -195,9 +189,9 @@ mod tests {
         let (mut queue, mut latencies) = (ReplyQueue::default(), CommandLatencies::default());
         queue.set_now(now(1_000));
         let first = queue.open();
-        queue.time(Class::Read);
+        queue.time(Access::Read);
         let second = queue.open();
-        queue.time(Class::Write);
+        queue.time(Access::Write);
         let untimed = queue.open();
         queue.set_now(now(1_300));
         queue.fill(second, b"2".to_vec());

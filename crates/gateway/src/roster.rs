@@ -7,6 +7,7 @@
 //! Must not know: sockets, what commands do.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,15 @@ use shorttail_units::Now;
 pub enum Kind {
     Memcached,
     Redis,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Memcached => "memcached",
+            Kind::Redis => "Redis",
+        })
+    }
 }
 
 /// What a Redis client told of itself.

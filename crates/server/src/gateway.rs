@@ -42,7 +42,7 @@ use anyhow::Context;
 use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull};
 use shorttail_gateway::request::StoreStats;
-use shorttail_gateway::roster::Roster;
+use shorttail_gateway::roster::{Kind, Roster};
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
@@ -56,7 +56,6 @@ use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
-pub use client::Protocol;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
 pub(crate) use neighbours::Identity;
@@ -124,7 +123,7 @@ pub struct Totals {
 /// Listening sockets of a gateway.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    pub sockets: Vec<(Listener, Protocol)>,
+    pub sockets: Vec<(Listener, Kind)>,
     /// For other gateways.
     pub forward: Option<Listener>,
 }
@@ -134,7 +133,7 @@ impl Listeners {
     /// Names the address that is not to be had.
     pub fn bind(config: &GatewayConfig) -> anyhow::Result<Self> {
         let mut listeners = Listeners::default();
-        let tcp = [(config.memcached, Protocol::Memcached), (config.redis, Protocol::Redis)];
+        let tcp = [(config.memcached, Kind::Memcached), (config.redis, Kind::Redis)];
         for (address, protocol) in tcp.into_iter().filter_map(|(address, protocol)| Some((address?, protocol))) {
             let listener = Listener::bind(&Address::Tcp(address))
                 .with_context(|| format!("cannot listen on {address} for {protocol} clients"))?;
@@ -144,7 +143,7 @@ impl Listeners {
             let listener = Listener::bind(&Address::Unix(unix.path.clone()))
                 .with_context(|| format!("cannot listen on {}", unix.path.display()))?;
             listener.set_mode(unix.mode)?;
-            listeners.sockets.push((listener, Protocol::Memcached));
+            listeners.sockets.push((listener, Kind::Memcached));
         }
         if let Some(address) = &config.forward {
             let listener = Listener::bind(address)
@@ -154,7 +153,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    fn address_of(&self, wanted: Protocol) -> Option<String> {
+    fn address_of(&self, wanted: Kind) -> Option<String> {
         let found =
             self.sockets.iter().find(|(listener, protocol)| *protocol == wanted && listener.socket_address().is_some());
         found.and_then(|(listener, _)| listener.socket_address()).map(|address| address.to_string())
@@ -173,8 +172,8 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let admin = config.admin.map(admin::Bound::new).transpose()?;
     let addresses = GatewayAddresses {
         admin: admin.as_ref().map(|admin| admin.address.to_string()),
-        memcached: listeners.address_of(Protocol::Memcached),
-        redis: listeners.address_of(Protocol::Redis),
+        memcached: listeners.address_of(Kind::Memcached),
+        redis: listeners.address_of(Kind::Redis),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         forward: forward_address(&config, &listeners)?,
     };
@@ -311,8 +310,8 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         idle_timeout_s: config.idle_timeout_s,
         evict_when_full: config.when_full == WhenFull::Evict,
         process_id: std::process::id(),
-        memcached_port: port(Protocol::Memcached).unwrap_or(0),
-        redis_port: port(Protocol::Redis).unwrap_or(0),
+        memcached_port: port(Kind::Memcached).unwrap_or(0),
+        redis_port: port(Kind::Redis).unwrap_or(0),
         redis_advertise: config.redis_advertise,
         redis_cluster: config.redis_cluster,
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull};
+use shorttail_gateway::roster::Kind;
 use shorttail_gateway::session::Settings;
 use shorttail_node::NodeConfig;
 use shorttail_store::limits::MEMORY_BYTES_MAX;
@@ -20,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::config::{Address, LauncherOptions};
 use crate::control::fixed_view;
-use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
+use crate::gateway::{Identity, Listeners, PolicyDesk, ToCore, start_cores};
 use crate::near::{self, LettingGo};
 use crate::net::{Inbox, Listener, Outlet};
 use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
@@ -75,14 +76,14 @@ fn listen(options: &LauncherOptions) -> anyhow::Result<Listeners> {
         let listener = Listener::bind(&Address::Tcp(*address))
             .with_context(|| format!("failed to listen on TCP port {address}"))?;
         set_backlog(&listener, options.backlog)?;
-        listeners.sockets.push((listener, Protocol::Memcached));
+        listeners.sockets.push((listener, Kind::Memcached));
     }
     if let Some(unix) = &options.unix_socket {
         let listener = Listener::bind(&Address::Unix(unix.path.clone()))
             .with_context(|| format!("failed to listen on UNIX socket: {}", unix.path.display()))?;
         listener.set_mode(unix.mode)?;
         set_backlog(&listener, options.backlog)?;
-        listeners.sockets.push((listener, Protocol::Memcached));
+        listeners.sockets.push((listener, Kind::Memcached));
     }
     Ok(listeners)
 }

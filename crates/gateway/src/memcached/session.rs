@@ -22,11 +22,11 @@ use super::reply;
 use super::stats::{Next, Question};
 use super::store::Store;
 use super::tally::Tally;
-use crate::command::StoreError;
+use crate::command::{Access, StoreError};
 use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
 use crate::limits::SMALL_REQUEST_BYTES;
-use crate::reply_queue::{Class, ReplyQueue};
+use crate::reply_queue::ReplyQueue;
 use crate::request::{KeyspaceRequest, Reply, Request, RequestId};
 use crate::roster::{self, Seat};
 use crate::session::{RequestSink, Session, Shared};
@@ -295,7 +295,7 @@ impl MemcachedSession {
             command.take_large();
         }
         let seq = self.replies.open();
-        self.replies.time(if fingerprint.kind() == Kind::Read { Class::Read } else { Class::Write });
+        self.replies.time(if fingerprint.kind() == Kind::Read { Access::Read } else { Access::Write });
         self.in_flight.add(whole(seq), fingerprint, self.line_number);
         self.send(seq, command, sink);
     }

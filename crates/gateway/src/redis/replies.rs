@@ -19,7 +19,8 @@ use std::ops::Range;
 use shorttail_wire::resp::encode;
 
 use super::limits;
-use crate::reply_queue::{Class, PLACE_BYTES, ReplyQueue};
+use crate::command::Access;
+use crate::reply_queue::{PLACE_BYTES, ReplyQueue};
 
 #[derive(Debug, Default)]
 pub struct Replies {
@@ -51,9 +52,9 @@ impl Array {
 
 impl Replies {
     /// As [`ReplyQueue::open`], of a command whose latency is counted.
-    pub fn open_timed(&mut self, class: Class) -> u64 {
+    pub fn open_timed(&mut self, access: Access) -> u64 {
         let seq = self.open();
-        self.queue.time(class);
+        self.queue.time(access);
         seq
     }
 
@@ -69,7 +70,7 @@ impl Replies {
     /// Opens the place of an array's header; the next places to be opened are those of its elements.
     pub fn open_array(&mut self, element_count: usize) {
         // It has taken as long as its last element, unless it got long.
-        let header = self.open_timed(Class::Read);
+        let header = self.open_timed(Access::Read);
         self.gathered_count += 1;
         self.arrays.push_back(Array { header, element_count, filled_count: 0, bytes: 0, has_failed: false });
     }

@@ -26,7 +26,6 @@ use crate::command::{Access, Command, StoreError};
 use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
 use crate::limits::SMALL_REQUEST_BYTES;
-use crate::reply_queue::Class;
 use crate::request::{GroupPut, KeyspaceReply, Reply, Request, RequestId};
 use crate::roster;
 use crate::session::{RequestSink, Session, Settings, Shared};
@@ -264,7 +263,7 @@ impl RedisSession {
                 self.ending = true;
             }
             Ok(Plan::Key(command)) => {
-                let seq = self.replies.open_timed(class_of(command.access()));
+                let seq = self.replies.open_timed(command.access());
                 let part = match command.miss() {
                     Miss::Uncounted => PART_PLAIN,
                     Miss::Told => PART_MISS_TOLD,
@@ -291,7 +290,7 @@ impl RedisSession {
     }
 
     fn issue_group(&mut self, group: GroupPut, sink: &mut impl RequestSink<KeyCommand>) {
-        let seq = self.replies.open_timed(Class::Write);
+        let seq = self.replies.open_timed(Access::Write);
         let part = if group.only_if_absent { PART_COUNTED } else { PART_PLAIN };
         self.issue(seq, part, Request::Group(group), sink);
     }
@@ -302,8 +301,8 @@ impl RedisSession {
             self.replies.open_array(parts);
             0
         } else {
-            let class = if each == EachKey::Exists { Class::Read } else { Class::Write };
-            let seq = self.replies.open_timed(class);
+            let access = if each == EachKey::Exists { Access::Read } else { Access::Write };
+            let seq = self.replies.open_timed(access);
             self.gathers.push_back(Gather::new(each, seq, parts));
             seq
         };
@@ -378,13 +377,6 @@ impl RedisSession {
             }
             None => barrier.issued = false,
         }
-    }
-}
-
-fn class_of(access: Access) -> Class {
-    match access {
-        Access::Read => Class::Read,
-        Access::Write => Class::Write,
     }
 }
 

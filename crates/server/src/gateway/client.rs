@@ -1,6 +1,5 @@
 //! A client connection: its socket and the session of its protocol.
 
-use std::fmt;
 use std::io::{self, Write};
 
 use mio::Registry;
@@ -13,21 +12,6 @@ use shorttail_units::Now;
 
 use super::backlog::{Backlog, BacklogRoom};
 use crate::net::{Link, Stream, drop_sent};
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protocol {
-    Memcached,
-    Redis,
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Protocol::Memcached => "memcached",
-            Protocol::Redis => "Redis",
-        })
-    }
-}
 
 /// The client is told why it is not served, if it listens, and let go.
 pub fn let_go(mut stream: Stream, why: &str) {

@@ -29,13 +29,13 @@ use hashbrown::HashMap;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token as MioToken};
 use shorttail_gateway::engine::{EngineConfig, Token, WhenFull};
-use shorttail_gateway::roster::Roster;
+use shorttail_gateway::roster::{Kind, Roster};
 use shorttail_gateway::session::{Settings, Shared};
 use shorttail_units::Now;
 use shorttail_wire::control::{GatewayEntry, View};
 
 use super::backlog::BacklogRoom;
-use super::client::{Client, Protocol};
+use super::client::Client;
 use super::exchange::{Answer, Exchange, Place, asks_stats, is_stats};
 use super::guests::Guest;
 use super::neighbours::{Identity, gateway_of};
@@ -93,7 +93,7 @@ pub struct Core {
     served: Arc<BTreeSet<u32>>,
     shared: Shared,
     teller: Teller,
-    listeners: Vec<(Accepting<Listener>, Protocol)>,
+    listeners: Vec<(Accepting<Listener>, Kind)>,
     /// Where other gateways connect.
     forward: Option<Accepting<Listener>>,
     gauges: Arc<CoreGauges>,

@@ -13,9 +13,10 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use shorttail_gateway::roster::Kind;
 use shorttail_wire::control::GatewayWelcome;
 
-use super::client::{Protocol, let_go};
+use super::client::let_go;
 use super::waiting::WAIT_US_MAX;
 use super::{GatewayReader, Listeners};
 use crate::control::{ControlError, GatewayControl};
@@ -90,8 +91,8 @@ fn turn_away(listeners: &Listeners) {
                     // What it wants does not matter.
                     let _ = stream.read(&mut [0; READ_BYTES]);
                     let error = match protocol {
-                        Protocol::Memcached => "SERVER_ERROR",
-                        Protocol::Redis => "-LOADING",
+                        Kind::Memcached => "SERVER_ERROR",
+                        Kind::Redis => "-LOADING",
                     };
                     let_go(stream, &format!("{error} {NOT_LET_IN}"));
                 }
@@ -129,7 +130,7 @@ mod tests {
         let (control, _events) = gateway(&nowhere);
         let any = Address::Tcp(([127, 0, 0, 1], 0).into());
         let mut listeners = Listeners::default();
-        let addresses = [Protocol::Redis, Protocol::Memcached].map(|protocol| {
+        let addresses = [Kind::Redis, Kind::Memcached].map(|protocol| {
             let listener = Listener::bind(&any).expect("a free port");
             let address = listener.socket_address().expect("TCP");
             listeners.sockets.push((listener, protocol));

@@ -24,12 +24,13 @@ use shorttail_gateway::engine::Token;
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::Reply;
+use shorttail_gateway::roster::Kind;
 use shorttail_units::Now;
 
 use super::reading::ReadQueue;
 use super::{Core, ToCore};
 use crate::gateway::backlog::Backlog;
-use crate::gateway::client::{Client, ClientSession, Protocol, let_go};
+use crate::gateway::client::{Client, ClientSession, let_go};
 use crate::net::{Link, OtherEnd, ReadEnd, Stream};
 
 /// Input that a client may have waiting while its session wants none.
@@ -45,8 +46,8 @@ impl Core {
             if self.totals.connections.load(Ordering::Relaxed) >= self.shared.settings.connection_count_max {
                 self.totals.connections_rejected.fetch_add(1, Ordering::Relaxed);
                 let why = match protocol {
-                    Protocol::Memcached => "ERROR Too many open connections",
-                    Protocol::Redis => "-ERR max number of clients reached",
+                    Kind::Memcached => "ERROR Too many open connections",
+                    Kind::Redis => "-ERR max number of clients reached",
                 };
                 let_go(stream, why);
                 continue;
@@ -75,7 +76,7 @@ impl Core {
         }
     }
 
-    pub(super) fn serve(&mut self, stream: Stream, protocol: Protocol) {
+    pub(super) fn serve(&mut self, stream: Stream, protocol: Kind) {
         let number = self.next_client;
         self.next_client += 1;
         let (peer, local) = (stream.peer(), stream.local());
@@ -84,12 +85,12 @@ impl Core {
             return;
         };
         let session = match protocol {
-            Protocol::Memcached => {
+            Kind::Memcached => {
                 let family = if peer.starts_with("unix:") { "unix" } else { "tcp" };
                 let local = format!("{family}:{local}");
                 ClientSession::Memcached(Box::new(MemcachedSession::new(peer, local, self.now, &self.shared)))
             }
-            Protocol::Redis => {
+            Kind::Redis => {
                 let peer = peer.trim_start_matches("tcp:").to_owned();
                 ClientSession::Redis(Box::new(RedisSession::new(peer, local, self.now, &self.shared)))
             }

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shorttail_gateway::engine::{Token, WhenFull};
+use shorttail_gateway::roster::Kind;
 use shorttail_wire::control::{Terms, View};
 
 use crate::config::SidestepConfig;
-use crate::gateway::client::Protocol;
 use crate::gateway::exchange::{Answer, Passed};
 use crate::gateway::policies::NewPolicies;
 use crate::net::Stream;
@@ -19,7 +19,7 @@ use crate::net::Stream;
 pub enum ToCore {
     Client {
         stream: Stream,
-        protocol: Protocol,
+        protocol: Kind,
     },
     /// Another gateway connected.
     Guest {
