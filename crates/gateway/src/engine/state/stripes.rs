@@ -67,22 +67,8 @@ pub struct Stripe<I> {
 
 impl<I> Stripe<I> {
     pub fn new(id: StripeId, partition: PartitionId, members: Arc<[NodeId]>, open: OpenStripe<I>) -> Self {
-        Stripe {
-            id,
-            partition,
-            members,
-            configuration: Configuration::default(),
-            reach: id,
-            phase: StripePhase::Open,
-            live_bytes: 0,
-            live_count: 0,
-            kept: Kept::default(),
-            expiries: Expiries::default(),
-            fills: Box::default(),
-            open: Some(Box::new(open)),
-            manifests: KeptManifests::default(),
-            places: Places::default(),
-        }
+        let open = Some(Box::new(open));
+        Stripe { phase: StripePhase::Open, open, ..Self::inherited(id, partition, members, Box::default()) }
     }
 
     /// A stripe that another owner sealed.
