@@ -5,24 +5,19 @@ mod setup;
 use shorttail_node::{Giver, Node};
 use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
-use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
+use shorttail_units::{NodeId, Now, OpNumber, StripeId};
 use shorttail_wire::node::{
-    ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
-    next_frame,
+    ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, Refusal, next_frame,
 };
 
-use setup::{CLUSTER, Memory, config};
+use setup::{Memory, config, fence, stripe, striped};
 
 const OWNER: u64 = 1;
 const PEER: u64 = 2;
 const CHUNK_BYTES: u32 = 5000;
 
-fn stripe(counter: u64) -> StripeId {
-    StripeId::new(Epoch(3), counter)
-}
-
 fn hello(core: u16, auth: &[u8]) -> Hello {
-    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core, owner: 6 << 16, epoch: Epoch(3), auth: auth.to_vec() }
+    Hello { core, owner: 6 << 16, auth: auth.to_vec(), ..setup::hello() }
 }
 
 fn frames(requests: &[NodeRequest<'_>]) -> Vec<u8> {
@@ -47,8 +42,7 @@ fn told(bytes: &[u8]) -> Told {
 fn node() -> Node {
     let mut node = Node::sharing(config(1)).expect("a node");
     node.handle_session_opened(OWNER);
-    let fence = NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: StripeId::default() };
-    tell(&mut node, OWNER, &[NodeRequest::Hello(hello(0, b"secret")), fence]);
+    tell(&mut node, OWNER, &[NodeRequest::Hello(hello(0, b"secret")), fence(2, 3)]);
     node
 }
 
@@ -57,30 +51,16 @@ fn tell(node: &mut Node, session: u64, requests: &[NodeRequest<'_>]) -> Vec<u8> 
     node.poll_output(session).map(std::mem::take).unwrap_or_default()
 }
 
-fn description(counter: u64) -> ChunkDescription {
-    ChunkDescription {
-        stripe: stripe(counter),
-        epoch: Epoch(3),
-        partition: PartitionId(2),
-        kind: ChunkKind::Striped,
-        index: 1,
-        shape: CodeShape::reed_solomon(2, 2).expect("a shape"),
-        chunk_bytes: CHUNK_BYTES,
-        configuration: Configuration::default(),
-        members: Members((0..4).map(NodeId).collect()),
-    }
-}
-
 /// Stripe 1: a piece. Stripe 2: a parity whose zeros take no memory. Stripe 3: an open chunk.
 fn node_with_chunks() -> Node {
     let mut node = node();
     let mut piece: Vec<u8> = (0..CHUNK_BYTES).map(|at| (at * 7 % 251) as u8).collect();
-    seal_piece(&mut piece, description(1).stripe);
+    seal_piece(&mut piece, striped(1).stripe);
     let members = Members([0, 2, 1, 3].map(NodeId).to_vec());
-    let parity = ChunkDescription { index: 2, members, ..description(2) };
-    let open = ChunkDescription { kind: ChunkKind::Packed, ..description(3) };
+    let parity = ChunkDescription { index: 2, members, ..striped(2) };
+    let open = ChunkDescription { kind: ChunkKind::Packed, ..striped(3) };
     let requests = [
-        NodeRequest::Install { description: description(1), bytes: &piece },
+        NodeRequest::Install { description: striped(1), bytes: &piece },
         NodeRequest::Install { description: parity, bytes: b"short" },
         NodeRequest::Open(open),
     ];
@@ -206,7 +186,7 @@ fn a_giver_answers_as_the_core_does() {
         NodeRequest::Locate { stripe: stripe(2) },
         read(2, 0, CHUNK_BYTES),
         NodeRequest::Locate { stripe: stripe(3) },
-        fence(),
+        fence(2, 9),
     ];
     let copying = greeted(&node);
     assert!(compare(&mut node, copying, &requests) > 4);
@@ -223,10 +203,6 @@ fn memory_that_is_shared_with_nobody_lies_nowhere() {
     let mut alone = Node::new(config(1)).expect("a node");
     let giver = greeted(&alone);
     assert_eq!(compare(&mut alone, giver, &[NodeRequest::Locate { stripe: stripe(1) }]), 0);
-}
-
-fn fence() -> NodeRequest<'static> {
-    NodeRequest::Fence { partition: 2, epoch: Epoch(9), next: StripeId::default() }
 }
 
 #[test]

@@ -6,12 +6,10 @@ use shorttail_codes::Code;
 use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX};
 use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::piece::seal_piece;
-use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{
-    ChunkDescription, ChunkKind, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, Source, next_frame,
-};
+use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkDescription, Hello, Members, NodeReply, NodeRequest, Refusal, Source, next_frame};
 
-use setup::{CLUSTER, config};
+use setup::{config, fence, hello, stripe, striped};
 
 const OWNER: u64 = 1;
 const CHUNK_BYTES: usize = 5000;
@@ -54,8 +52,8 @@ impl Nodes {
         let mut nodes = Nodes { nodes, now_us: 1, sessions: Vec::new(), cut_off: None, hurts_behind_chunks: false };
         for number in 0..usize::from(NODE_COUNT) {
             nodes.nodes[number].handle_session_opened(OWNER);
-            nodes.tell(number, &NodeRequest::Hello(hello(6, 3)));
-            nodes.tell(number, &fence(3));
+            nodes.tell(number, &NodeRequest::Hello(hello()));
+            nodes.tell(number, &fence(2, 3));
         }
         nodes
     }
@@ -130,26 +128,13 @@ impl Nodes {
     }
 
     fn holds(&mut self, node: usize, chunk: &[u8]) {
-        let read = NodeRequest::ReadRange { stripe: stripe(), offset: 0, length: CHUNK_BYTES as u32, op: OpNumber(0) };
+        let read = NodeRequest::ReadRange { stripe: stripe(7), offset: 0, length: CHUNK_BYTES as u32, op: OpNumber(0) };
         assert_eq!(self.tell(node, &read).bytes, [chunk]);
     }
 }
 
-fn hello(owner: u32, epoch: u32) -> Hello {
-    let auth = b"secret".to_vec();
-    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner, epoch: Epoch(epoch), auth }
-}
-
-fn fence(epoch: u32) -> NodeRequest<'static> {
-    NodeRequest::Fence { partition: 2, epoch: Epoch(epoch), next: StripeId::default() }
-}
-
 fn free(up_to: Configuration) -> NodeRequest<'static> {
-    NodeRequest::Free { first: stripe(), count: 1, epoch: Epoch(3), partition: PartitionId(2), up_to }
-}
-
-fn stripe() -> StripeId {
-    StripeId::new(Epoch(3), 7)
+    NodeRequest::Free { first: stripe(7), count: 1, epoch: Epoch(3), partition: PartitionId(2), up_to }
 }
 
 /// Chunk `index` of the stripe on nodes 0 to 3, but where the spare node holds it.
@@ -158,23 +143,13 @@ fn description(index: u8, spare: Option<u8>) -> ChunkDescription {
     if let Some(place) = spare {
         members[usize::from(place)] = NodeId(SPARE as u16);
     }
-    ChunkDescription {
-        stripe: stripe(),
-        epoch: Epoch(3),
-        partition: PartitionId(2),
-        kind: ChunkKind::Striped,
-        index,
-        shape: CodeShape::reed_solomon(2, 2).expect("a shape"),
-        chunk_bytes: CHUNK_BYTES as u32,
-        configuration: Configuration::default(),
-        members: Members(members),
-    }
+    ChunkDescription { index, members: Members(members), ..striped(7) }
 }
 
 fn chunks() -> Vec<Vec<u8>> {
     let piece = |seed: usize| {
         let mut piece: Vec<u8> = (0..CHUNK_BYTES).map(|at| (at * seed % 251) as u8).collect();
-        seal_piece(&mut piece, stripe());
+        seal_piece(&mut piece, stripe(7));
         piece
     };
     let data = [piece(3), piece(7)];
@@ -314,7 +289,7 @@ fn r11_a_stripe_that_was_freed_or_fenced_meanwhile_is_not_installed() {
     let fenced = [Err((Refusal::Fenced, None))];
     let free = free(Configuration::END);
     // Who freed it waits for no answer.
-    for (change, refusal, told) in [(free, Refusal::Exists, &[][..]), (fence(4), Refusal::Fenced, &fenced)] {
+    for (change, refusal, told) in [(free, Refusal::Exists, &[][..]), (fence(2, 4), Refusal::Fenced, &fenced)] {
         let mut nodes = nodes_without(&[0], FAST);
         nodes.tell(SPARE, &rebuild(0, &[1, 3]));
         assert_eq!(nodes.tell(SPARE, &change).done_count, 1);
@@ -332,7 +307,7 @@ fn r11_an_order_outlasts_no_free() {
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     assert_eq!(nodes.tell(SPARE, &free(Configuration::END)).done_count, 1);
     let others = NodeRequest::Free {
-        first: stripe().plus(1),
+        first: stripe(7).plus(1),
         count: 16_384,
         epoch: Epoch(3),
         partition: PartitionId(2),
@@ -503,9 +478,9 @@ fn another_node_may_read_and_change_nothing() {
     let node = &mut nodes.nodes[1];
     node.handle_session_opened(50);
     let mut bytes = Vec::new();
-    NodeRequest::Peer(hello(4 << 16, 0)).encode(1, &mut bytes);
+    NodeRequest::Peer(Hello { owner: 4 << 16, epoch: Epoch(0), ..hello() }).encode(1, &mut bytes);
     free(Configuration::END).encode(1, &mut bytes);
-    fence(8).encode(1, &mut bytes);
+    fence(2, 8).encode(1, &mut bytes);
     node.handle_input(Now::default(), 50, &bytes).expect("the session stands");
     let output = std::mem::take(node.poll_output(50).expect("replies"));
     let (mut rest, mut refusals) = (&output[..], 0);
@@ -533,7 +508,7 @@ fn what_the_scrubber_finds_is_mended_in_place() {
         assert_eq!(nodes.told(node).damaged, [], "not before the next pass");
         nodes.now_us += 1_100_000;
         nodes.settle();
-        assert_eq!(nodes.told(node).damaged, [stripe()]);
+        assert_eq!(nodes.told(node).damaged, [stripe(7)]);
         assert_eq!(nodes.tell(node, &rebuild_in_place(damaged, &sources)).done_count, 1);
         nodes.settle();
         assert_eq!(nodes.told(node).rebuilt, [Ok(())]);
@@ -566,5 +541,5 @@ fn who_does_not_read_what_is_damaged_is_told_of_no_more() {
     assert_eq!(unread_bytes(&mut nodes), before);
     assert_eq!(nodes.told(0).damaged, []);
     pass(&mut nodes);
-    assert_eq!(nodes.told(0).damaged, [stripe()], "it reads again");
+    assert_eq!(nodes.told(0).damaged, [stripe(7)], "it reads again");
 }

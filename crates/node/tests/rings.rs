@@ -6,13 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use shorttail_node::{MakeRing, Node, NodeConfig};
 use shorttail_store::{RingReader, RingWriter};
-use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{
-    ChunkDescription, ChunkKind, Hello, Members, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
-    next_frame,
-};
+use shorttail_units::{Epoch, Now, OpNumber, PartitionId};
+use shorttail_wire::node::{ChunkDescription, Hello, NearMemory, NodeReply, NodeRequest, Refusal, next_frame};
 
-use setup::{CLUSTER, config};
+use setup::{config, fence, hello, packed, stripe};
 
 const PARTITION: PartitionId = PartitionId(2);
 const OTHER: PartitionId = PartitionId(3);
@@ -51,14 +48,7 @@ impl Scene {
         node.offer_rings(Box::new(rings.clone()));
         for (session, epoch) in [(OWNER, 3), (LATER, 4)] {
             node.handle_session_opened(session);
-            let hello = Hello {
-                version: PROTOCOL_VERSION,
-                cluster: CLUSTER,
-                core: 0,
-                owner: epoch,
-                epoch: Epoch(epoch),
-                auth: b"secret".to_vec(),
-            };
+            let hello = Hello { owner: epoch, epoch: Epoch(epoch), ..hello() };
             ask(&mut node, session, &NodeRequest::Hello(hello), |reply| {
                 assert!(matches!(&reply, NodeReply::Hello(hello) if hello.ring.is_some()), "{reply:?}");
             });
@@ -75,7 +65,7 @@ impl Scene {
     }
 
     fn fence(&mut self, session: u64, partition: PartitionId, epoch: u32) {
-        let fence = NodeRequest::Fence { partition: partition.0, epoch: Epoch(epoch), next: StripeId::default() };
+        let fence = fence(partition.0, epoch);
         ask(&mut self.node, session, &fence, |reply| assert!(matches!(reply, NodeReply::Fenced { .. }), "{reply:?}"));
     }
 
@@ -86,8 +76,7 @@ impl Scene {
     /// An owner greets in a new session; is there a ring for it?
     fn greets(&mut self, owner: u32, session: u64) -> bool {
         self.node.handle_session_opened(session);
-        let auth = b"secret".to_vec();
-        let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner, epoch: Epoch(1), auth };
+        let hello = Hello { owner, epoch: Epoch(1), ..hello() };
         ask(&mut self.node, session, &NodeRequest::Hello(hello), |reply| match reply {
             NodeReply::Hello(hello) => hello.ring.is_some(),
             other => panic!("{other:?}"),
@@ -124,23 +113,9 @@ fn ask<T>(node: &mut Node, session: u64, request: &NodeRequest<'_>, read: impl F
     read(NodeReply::parse(&frame).expect("a reply"))
 }
 
-fn stripe(counter: u64) -> StripeId {
-    StripeId::new(Epoch(3), counter)
-}
-
 /// The parity of an RS(2,1) stripe.
 fn description(counter: u64, partition: PartitionId) -> ChunkDescription {
-    ChunkDescription {
-        stripe: stripe(counter),
-        epoch: Epoch(3),
-        partition,
-        kind: ChunkKind::Packed,
-        index: 2,
-        shape: CodeShape::reed_solomon(2, 1).expect("a shape"),
-        chunk_bytes: 4000,
-        configuration: Default::default(),
-        members: Members([1, 2, 5].map(NodeId).to_vec()),
-    }
+    ChunkDescription { partition, ..packed(counter, 2) }
 }
 
 /// The next operation; those before it are stable.
@@ -198,7 +173,7 @@ fn r2_what_counts_at_the_very_moment_of_a_fence_is_held() {
             puts.count() as u32
         });
         (0..=round % 8).for_each(|_| _ = begins.recv());
-        let fence = NodeRequest::Fence { partition: PARTITION.0, epoch: Epoch(4), next: StripeId::default() };
+        let fence = fence(PARTITION.0, 4);
         ask(&mut scene.node, LATER, &fence, |reply| assert!(matches!(reply, NodeReply::Fenced { .. }), "{reply:?}"));
         let put = putting.join().expect("it ends");
         let inspect = NodeRequest::Inspect { stripe: stripe(1) };
@@ -214,7 +189,7 @@ fn r2_what_counts_at_the_very_moment_of_a_fence_is_held() {
 fn r2_a_fence_that_is_refused_closes_nothing() {
     let mut scene = Scene::new();
     scene.does(OWNER, &NodeRequest::Renew { epoch: Epoch(3), lease_us: 1_000, partitions: vec![PARTITION] });
-    let fence = NodeRequest::Fence { partition: PARTITION.0, epoch: Epoch(4), next: StripeId::default() };
+    let fence = fence(PARTITION.0, 4);
     ask(&mut scene.node, LATER, &fence, |reply| {
         assert!(matches!(reply, NodeReply::Refused { refusal: Refusal::Leased, .. }), "{reply:?}");
     });
@@ -226,14 +201,7 @@ fn r2_a_fence_that_is_refused_closes_nothing() {
 fn r7_what_counts_is_held_when_the_session_ends_however_it_does() {
     let greets_again = |scene: &mut Scene| {
         scene.node.handle_session_opened(9);
-        let hello = Hello {
-            version: PROTOCOL_VERSION,
-            cluster: CLUSTER,
-            core: 0,
-            owner: 3,
-            epoch: Epoch(3),
-            auth: b"secret".to_vec(),
-        };
+        let hello = Hello { owner: 3, ..hello() };
         ask(&mut scene.node, 9, &NodeRequest::Hello(hello), |reply| assert!(matches!(reply, NodeReply::Hello(_))));
         assert_eq!(scene.node.poll_closed_session(), Some(OWNER));
     };

@@ -5,15 +5,13 @@ mod setup;
 use std::os::unix::fs::FileExt;
 
 use shorttail_node::{Node, NodeConfig, SessionError};
-use shorttail_units::{
-    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
-};
+use shorttail_units::{ClusterId, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
-    ChunkDescription, ChunkKind, Frame, Hello, Members, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
+    ChunkDescription, ChunkKind, Frame, Hello, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
     next_frame,
 };
 
-use setup::{CLUSTER, config};
+use setup::{config, fence, packed, stripe};
 
 const PARTITION: PartitionId = PartitionId(2);
 const TAG: u64 = 77;
@@ -133,32 +131,7 @@ impl NodeReplyOwned {
 }
 
 fn hello() -> Hello {
-    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 1, owner: 6, epoch: Epoch(3), auth: b"secret".to_vec() }
-}
-
-fn fence(partition: u16, epoch: u32) -> NodeRequest<'static> {
-    NodeRequest::Fence { partition, epoch: Epoch(epoch), next: StripeId::default() }
-}
-
-fn stripe(counter: u64) -> StripeId {
-    StripeId::new(Epoch(3), counter)
-}
-
-/// A chunk of an RS(2,1) stripe for node 5: data chunk 1, or the parity.
-fn description(counter: u64, index: u8) -> ChunkDescription {
-    let mut members = Members([1, 2, 3].map(NodeId).to_vec());
-    members.0[usize::from(index)] = NodeId(5);
-    ChunkDescription {
-        stripe: stripe(counter),
-        epoch: Epoch(3),
-        partition: PARTITION,
-        kind: ChunkKind::Packed,
-        index,
-        shape: CodeShape::reed_solomon(2, 1).expect("a shape"),
-        chunk_bytes: 4000,
-        configuration: Default::default(),
-        members,
-    }
+    Hello { core: 1, ..setup::hello() }
 }
 
 fn append(counter: u64, op: u32, offset: u32) -> NodeRequest<'static> {
@@ -248,7 +221,7 @@ fn a_request_that_has_not_arrived_is_awaited() {
 #[test]
 fn r7_a_new_session_of_an_owner_ends_its_older_one() {
     let mut peer = Peer::serving();
-    peer.does(1, &NodeRequest::Open(description(1, 1)));
+    peer.does(1, &NodeRequest::Open(packed(1, 1)));
     let mut late = Vec::new();
     append(1, 1, 0).encode(TAG, &mut late);
     assert_eq!(peer.node.handle_input(Now::default(), 1, &late), Ok(late.len()));
@@ -289,8 +262,8 @@ fn r2_nothing_is_changed_before_a_fence() {
     let mut peer = Peer::new();
     peer.greet(1, hello());
     let before = [
-        NodeRequest::Open(description(1, 1)),
-        NodeRequest::Install { description: description(1, 1), bytes: b"piece" },
+        NodeRequest::Open(packed(1, 1)),
+        NodeRequest::Install { description: packed(1, 1), bytes: b"piece" },
         free(1, 3),
     ];
     for request in &before {
@@ -330,7 +303,7 @@ fn r2_a_promise_keeps_others_out_until_it_ends() {
     peer.does(1, &renew(3));
     peer.now_us = 400;
     peer.refuses(2, &fence(PARTITION.0, 4), Refusal::Leased, 600);
-    peer.does(1, &NodeRequest::Open(description(1, 1)));
+    peer.does(1, &NodeRequest::Open(packed(1, 1)));
     peer.refuses(1, &renew(3), Refusal::Fenced, 4);
     peer.now_us = 1_000;
     peer.fences(2, PARTITION.0, 4);
@@ -359,16 +332,16 @@ fn one_core_of_a_node_makes_promises_and_the_others_do_not() {
 #[test]
 fn r2_a_fenced_owner_changes_nothing_and_is_told_by_whom() {
     let mut peer = Peer::serving();
-    peer.does(1, &NodeRequest::Open(description(1, 1)));
-    peer.does(1, &NodeRequest::Open(description(3, 2)));
+    peer.does(1, &NodeRequest::Open(packed(1, 1)));
+    peer.does(1, &NodeRequest::Open(packed(3, 2)));
     peer.turn(1, &[append(3, 1, 0)]).expect("acknowledged");
     peer.greet(2, Hello { owner: 7, epoch: Epoch(5), ..hello() });
     peer.fences(2, PARTITION.0, 5);
     let close = |epoch| NodeRequest::Close { stripe: stripe(1), epoch: Epoch(epoch), last: OpNumber(0) };
     let late = [
         fence(PARTITION.0, 4),
-        NodeRequest::Open(description(2, 1)),
-        NodeRequest::Install { description: description(2, 1), bytes: b"piece" },
+        NodeRequest::Open(packed(2, 1)),
+        NodeRequest::Install { description: packed(2, 1), bytes: b"piece" },
         append(1, 1, 0),
         seal(1, 0),
         free(1, 4),
@@ -387,8 +360,8 @@ fn r2_a_fenced_owner_changes_nothing_and_is_told_by_whom() {
 #[test]
 fn appends_of_a_turn_are_acknowledged_together() {
     let mut peer = Peer::serving();
-    peer.does(1, &NodeRequest::Open(description(1, 1)));
-    peer.does(1, &NodeRequest::Open(description(2, 2)));
+    peer.does(1, &NodeRequest::Open(packed(1, 1)));
+    peer.does(1, &NodeRequest::Open(packed(2, 2)));
     let turn = [append(1, 1, 0), append(2, 1, 0), append(1, 2, 10), append(1, 4, 30), append(2, 2, 10)];
     let replies = peer.turn(1, &turn).expect("replies");
     let expected = [
@@ -404,7 +377,7 @@ fn appends_of_a_turn_are_acknowledged_together() {
 #[test]
 fn a_chunk_is_read_as_of_an_operation_and_when_sealed() {
     let mut peer = Peer::serving();
-    peer.does(1, &NodeRequest::Open(description(1, 1)));
+    peer.does(1, &NodeRequest::Open(packed(1, 1)));
     peer.turn(1, &[append(1, 1, 0), append(1, 2, 10)]).expect("acknowledged");
     peer.refuses(1, &read(1, 0), Refusal::NotAtOp, 0);
     assert_eq!(peer.ask(1, &read(1, 1)), NodeReplyOwned::Bytes(b"ytes.\0\0\0\0\0".to_vec()));
@@ -443,7 +416,7 @@ fn owners_alone_are_told_where_memory_that_is_shared_lies() {
     assert_eq!(greeting(&mut peer, 1, NodeRequest::Hello(hello())), Some(near));
     assert_eq!(greeting(&mut peer, 2, NodeRequest::Peer(Hello { epoch: Epoch(0), ..hello() })), None);
     peer.fences(1, PARTITION.0, 3);
-    peer.does(1, &NodeRequest::Open(description(1, 1)));
+    peer.does(1, &NodeRequest::Open(packed(1, 1)));
     peer.turn(1, &[append(1, 1, 0), append(1, 2, 10)]).expect("acknowledged");
     peer.refuses(1, &NodeRequest::Locate { stripe: stripe(1) }, Refusal::NotAtOp, 0);
     peer.does(1, &seal(1, 2));
@@ -458,7 +431,7 @@ fn owners_alone_are_told_where_memory_that_is_shared_lies() {
 #[test]
 fn a_chunk_for_another_node_is_refused() {
     let mut peer = Peer::serving();
-    let mut astray = description(1, 1);
+    let mut astray = packed(1, 1);
     astray.members.0.swap(0, 1);
     peer.refuses(1, &NodeRequest::Open(astray), Refusal::Invalid, 0);
 }
@@ -466,7 +439,7 @@ fn a_chunk_for_another_node_is_refused() {
 #[test]
 fn a_peer_that_never_reads_ends_its_session_only() {
     let mut peer = Peer::serving();
-    let piece = ChunkDescription { kind: ChunkKind::Striped, chunk_bytes: 60_000, ..description(1, 1) };
+    let piece = ChunkDescription { kind: ChunkKind::Striped, chunk_bytes: 60_000, ..packed(1, 1) };
     peer.does(1, &NodeRequest::Install { description: piece, bytes: &[7; 60_000] });
     peer.greet(2, Hello { owner: 7, ..hello() });
     let greedy = NodeRequest::ReadRange { stripe: stripe(1), offset: 0, length: 60_000, op: OpNumber(0) };

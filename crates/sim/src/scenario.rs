@@ -8,6 +8,8 @@
 //!
 //! Must not know: what a scenario is about. What one scenario needs alone is in its file.
 
+use shorttail_gateway::engine::LeaseConfig;
+
 use crate::config::SimConfig;
 use crate::model::{Action, Answer, Value};
 use crate::world::{Outcome, World};
@@ -36,6 +38,16 @@ pub fn cluster_of(config: SimConfig, seed: u64) -> World {
 /// When that is no code's name.
 pub fn nodes_of(code: &str, node_count: u16) -> SimConfig {
     SimConfig { code: code.parse().expect("a shape"), node_count, ..SimConfig::scripted() }
+}
+
+/// Eight nodes, two gateways, four partitions, so many coordinators.
+pub fn coordinated(coordinator_count: usize) -> SimConfig {
+    let mut config = SimConfig { partition_count: 4, coordinator_count, ..SimConfig::scripted() };
+    config.share(2);
+    config.coordinated = true;
+    config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+    config.audit_events = 1_000;
+    config
 }
 
 /// `length` bytes that say which value they are.

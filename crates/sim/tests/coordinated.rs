@@ -1,6 +1,5 @@
 //! The coordinator's own machine decides who owns what, dies, and begins anew with the records that it has.
 
-use shorttail_gateway::engine::LeaseConfig;
 use shorttail_sim::cli::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::{Action, Answer};
@@ -13,16 +12,6 @@ const SERVED_US: u64 = 15_000_000;
 /// believed two seconds later.
 const CUT_OFF_US: u64 = 20_000_000;
 const TAKEN_OVER_US: u64 = 4_000_000;
-
-/// Eight nodes, two gateways, four partitions.
-fn config() -> SimConfig {
-    let mut config = SimConfig { partition_count: 4, ..SimConfig::scripted() };
-    config.share(2);
-    config.coordinated = true;
-    config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
-    config.audit_events = 1_000;
-    config
-}
 
 fn await_served(world: &mut World) {
     await_within(world, SERVED_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
@@ -53,7 +42,7 @@ fn the_same_seed_is_the_same_run() {
 /// Nobody is told anything while the coordinator is away, and everything is served all the same.
 #[test]
 fn data_flows_without_coordinator_and_store() {
-    let mut world = cluster_of(config(), 1);
+    let mut world = cluster_of(coordinated(1), 1);
     fill(&mut world, 0..20);
     world.crash_coordinator(FOR_GOOD_US);
     pass(&mut world, 20_000_000);
@@ -66,7 +55,7 @@ fn data_flows_without_coordinator_and_store() {
 /// A gateway dies while there is no coordinator: the next one finds that out, and has the other take over.
 #[test]
 fn a_coordinator_that_begins_anew_finds_who_is_gone() {
-    let mut world = cluster_of(config(), 2);
+    let mut world = cluster_of(coordinated(1), 2);
     fill(&mut world, 0..20);
     world.crash_coordinator(1_000_000);
     world.crash_gateway_number(1, FOR_GOOD_US);
@@ -80,7 +69,7 @@ fn a_coordinator_that_begins_anew_finds_who_is_gone() {
 /// A gateway hands over everything, and nothing of it is taken over by force.
 #[test]
 fn a_drained_gateway_owns_nothing() {
-    let mut world = cluster_of(config(), 3);
+    let mut world = cluster_of(coordinated(1), 3);
     fill(&mut world, 0..20);
     world.drain_gateway(0);
     await_within(&mut world, SERVED_US, "drained", |world| {
@@ -95,7 +84,7 @@ fn a_drained_gateway_owns_nothing() {
 /// Versions of every epoch are used up: everything goes on under new ones, and what is written then is the newest.
 #[test]
 fn owners_whose_versions_are_used_up_go_on_under_new_epochs() {
-    let mut world = cluster_of(config(), 4);
+    let mut world = cluster_of(coordinated(1), 4);
     fill(&mut world, 0..20);
     for turn in 1..4 {
         let before = world.counts().tenures_taken_over;
@@ -112,7 +101,7 @@ fn owners_whose_versions_are_used_up_go_on_under_new_epochs() {
 #[test]
 fn a_coordinator_that_dies_while_it_saves_uses_no_epoch_twice() {
     for seed in 0..12 {
-        let mut world = cluster_of(config(), seed);
+        let mut world = cluster_of(coordinated(1), seed);
         fill(&mut world, 0..20);
         world.crash_coordinator_at_save();
         world.crash_gateway_number((seed % 2) as usize, 500_000);
@@ -130,7 +119,7 @@ fn a_coordinator_that_dies_while_it_saves_uses_no_epoch_twice() {
 #[test]
 fn a_coordinator_that_dies_in_a_hand_over_uses_no_epoch_twice() {
     for seed in 0..12 {
-        let mut world = cluster_of(config(), seed);
+        let mut world = cluster_of(coordinated(1), seed);
         fill(&mut world, 0..60);
         world.drain_gateway(0);
         pass(&mut world, 1_000 + 4_000 * seed);
@@ -152,7 +141,7 @@ fn a_coordinator_that_dies_in_a_hand_over_uses_no_epoch_twice() {
 #[test]
 fn nobody_follows_an_owner_that_nodes_out_of_sight_may_prove() {
     for seed in 0..4 {
-        let mut config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..config() };
+        let mut config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..coordinated(1) };
         config.gateway_count = 3;
         let mut world = cluster_of(config, seed);
         fill(&mut world, 0..20);
@@ -182,7 +171,7 @@ fn nobody_follows_an_owner_that_nodes_out_of_sight_may_prove() {
 
 /// Five nodes of which one may be missing, and three gateways.
 fn config_of_three() -> SimConfig {
-    let config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..config() };
+    let config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..coordinated(1) };
     SimConfig { gateway_count: 3, partition_count: 6, ..config }
 }
 
@@ -252,7 +241,7 @@ fn nothing_moves_when_no_gateway_reaches_enough_nodes() {
 #[test]
 fn a_life_that_nobody_met_hides_no_loss() {
     for (seed, is_removed) in [(0, false), (1, true)] {
-        let mut world = cluster_of(config(), seed);
+        let mut world = cluster_of(coordinated(1), seed);
         fill(&mut world, 0..60);
         (0..2).for_each(|gateway| world.cut_gateway_from(gateway, 3, 10_000_000));
         world.crash_node(3, 1_000_000);
@@ -274,7 +263,7 @@ fn a_life_that_nobody_met_hides_no_loss() {
 
 /// Five nodes, of which one may be lost, three gateways.
 fn frail(seed: u64) -> World {
-    let mut config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..config() };
+    let mut config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..coordinated(1) };
     config.gateway_count = 3;
     cluster_of(config, seed)
 }
@@ -339,7 +328,7 @@ fn memory_that_was_rebuilt_is_not_missed() {
 #[test]
 fn what_is_to_be_handed_over_is_served_while_the_store_is_away() {
     for seed in 0..6 {
-        let mut world = cluster_of(config(), seed);
+        let mut world = cluster_of(coordinated(1), seed);
         fill(&mut world, 0..20);
         world.drain_gateway(0);
         await_within(&mut world, SERVED_US, "prepared", |world| world.is_prepared(1));
@@ -360,7 +349,7 @@ fn what_is_to_be_handed_over_is_served_while_the_store_is_away() {
 /// What must be saved waits for the store; nobody is told of it before.
 #[test]
 fn no_tenure_begins_while_the_store_is_away() {
-    let mut world = cluster_of(config(), 5);
+    let mut world = cluster_of(coordinated(1), 5);
     fill(&mut world, 0..20);
     world.lose_store(6_000_000);
     world.crash_gateway_number(1, FOR_GOOD_US);

@@ -1,7 +1,6 @@
 //! Several coordinators over one metadata store: one leads, whoever dies, stands still or is cut off; nodes join and
 //! go.
 
-use shorttail_gateway::engine::LeaseConfig;
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::World;
@@ -15,16 +14,6 @@ const WAIT_US: u64 = 4_000_000;
 /// Until a leader that the store does not hear of leads no more, and another one was found by all.
 const LED_US: u64 = 10_000_000;
 
-/// Eight nodes, two gateways, four partitions, so many coordinators.
-fn config(coordinator_count: usize) -> SimConfig {
-    let mut config = SimConfig { partition_count: 4, coordinator_count, ..SimConfig::scripted() };
-    config.share(2);
-    config.coordinated = true;
-    config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
-    config.audit_events = 1_000;
-    config
-}
-
 fn await_served(world: &mut World) {
     await_within(world, SERVED_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
 }
@@ -37,7 +26,7 @@ fn await_another(world: &mut World, than: Option<usize>) {
 #[test]
 fn another_coordinator_leads_when_one_dies() {
     for (count, seed) in [(2, 1), (3, 2)] {
-        let mut world = cluster_of(config(count), seed);
+        let mut world = cluster_of(coordinated(count), seed);
         fill(&mut world, 0..20);
         for _ in 1..count {
             let first = world.leader();
@@ -58,7 +47,7 @@ fn another_coordinator_leads_when_one_dies() {
 fn what_a_gateway_owned_that_died_with_the_leader_is_served_before_requests_are_refused() {
     let mut longest_us = 0;
     for seed in 0..16 {
-        let mut config = config(2 + seed as usize % 2);
+        let mut config = coordinated(2 + seed as usize % 2);
         config.gateway_count = 3;
         let mut world = cluster_of(config, seed);
         fill(&mut world, 0..20);
@@ -79,7 +68,7 @@ fn what_a_gateway_owned_that_died_with_the_leader_is_served_before_requests_are_
 #[test]
 fn a_leader_that_stood_still_changes_nothing() {
     for seed in 0..12 {
-        let mut world = cluster_of(config(2), seed);
+        let mut world = cluster_of(coordinated(2), seed);
         fill(&mut world, 0..20);
         let first = world.leader();
         world.stall_coordinator(6_000_000);
@@ -99,7 +88,7 @@ fn a_leader_that_stood_still_changes_nothing() {
 #[test]
 fn a_leader_that_stood_still_before_it_saved_changes_nothing() {
     for seed in 0..12 {
-        let mut world = cluster_of(config(2), seed);
+        let mut world = cluster_of(coordinated(2), seed);
         fill(&mut world, 0..20);
         let first = world.leader();
         world.stall_coordinator_at_save(6_000_000);
@@ -118,7 +107,7 @@ fn a_leader_that_stood_still_before_it_saved_changes_nothing() {
 /// Nobody leads while none reaches the store, data flows, and who is back goes on from the same state.
 #[test]
 fn coordinators_that_are_cut_off_from_their_store_lead_on_later() {
-    let mut world = cluster_of(config(2), 4);
+    let mut world = cluster_of(coordinated(2), 4);
     fill(&mut world, 0..20);
     world.lose_store(8_000_000);
     pass(&mut world, 4_000_000);
@@ -135,7 +124,7 @@ fn coordinators_that_are_cut_off_from_their_store_lead_on_later() {
 #[test]
 fn a_leader_that_the_store_does_not_hear_gives_way() {
     for seed in 0..12 {
-        let mut world = cluster_of(config(3), seed);
+        let mut world = cluster_of(coordinated(3), seed);
         fill(&mut world, 0..20);
         let first = world.leader();
         world.cut_from_store(first.expect("one leads"), 20_000_000);
@@ -155,7 +144,7 @@ fn a_leader_that_the_store_does_not_hear_gives_way() {
 #[test]
 fn a_leader_that_does_not_hear_the_store_gives_way() {
     for seed in 0..6 {
-        let mut world = cluster_of(config(3), seed);
+        let mut world = cluster_of(coordinated(3), seed);
         fill(&mut world, 0..20);
         let first = world.leader();
         world.cut_answers_of_store(first.expect("one leads"), 20_000_000);
@@ -173,7 +162,7 @@ fn a_leader_that_does_not_hear_the_store_gives_way() {
 #[test]
 fn a_leader_that_may_not_save_gives_way() {
     for (seed, count) in [(0, 2), (1, 3), (2, 2), (3, 1)] {
-        let mut world = cluster_of(config(count), seed);
+        let mut world = cluster_of(coordinated(count), seed);
         fill(&mut world, 0..20);
         let first = world.leader();
         world.refuse_saves_of(first);
@@ -199,7 +188,7 @@ fn a_leader_that_may_not_save_gives_way() {
 #[test]
 fn a_leader_that_resigned_leads_again_when_the_store_takes_something() {
     for seed in 0..4 {
-        let mut world = cluster_of(config(2), seed);
+        let mut world = cluster_of(coordinated(2), seed);
         fill(&mut world, 0..20);
         let first = world.leader().expect("one leads");
         world.cut_from_store(1 - first, 40_000_000);
@@ -219,7 +208,7 @@ fn a_leader_that_resigned_leads_again_when_the_store_takes_something() {
 #[test]
 fn nodes_join_and_go_while_leaders_change() {
     for seed in 0..3 {
-        let config = SimConfig { node_count: 10, late_node_count: 1, ..config(2) };
+        let config = SimConfig { node_count: 10, late_node_count: 1, ..coordinated(2) };
         let mut world = cluster_of(config, seed);
         fill(&mut world, 0..200);
         world.join_node(9);

@@ -1,6 +1,6 @@
-//! The node that tests begin with.
+//! The node that tests begin with, and what its owner says.
+#![allow(dead_code, reason = "not in every test")]
 
-#[allow(dead_code, reason = "not in every test")]
 pub mod cluster;
 
 use std::fs::File;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use shorttail_node::{Node, NodeConfig};
 use shorttail_store::{NearReader, NearWriter};
-use shorttail_units::{ClusterId, Incarnation, NodeId};
+use shorttail_units::{ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
 
 pub const CLUSTER: ClusterId = ClusterId(9);
 
@@ -28,12 +29,46 @@ pub fn config(node: u16) -> NodeConfig {
     }
 }
 
+/// The owner of epoch 3, to core 0.
+pub fn hello() -> Hello {
+    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3), auth: b"secret".to_vec() }
+}
+
+pub fn fence(partition: u16, epoch: u32) -> NodeRequest<'static> {
+    NodeRequest::Fence { partition, epoch: Epoch(epoch), next: StripeId::default() }
+}
+
+pub fn stripe(counter: u64) -> StripeId {
+    StripeId::new(Epoch(3), counter)
+}
+
+/// Data chunk 1 of an RS(2,2) stripe on nodes 0 to 3.
+pub fn striped(counter: u64) -> ChunkDescription {
+    ChunkDescription {
+        stripe: stripe(counter),
+        epoch: Epoch(3),
+        partition: PartitionId(2),
+        kind: ChunkKind::Striped,
+        index: 1,
+        shape: CodeShape::reed_solomon(2, 2).expect("a shape"),
+        chunk_bytes: 5000,
+        configuration: Configuration::default(),
+        members: Members((0..4).map(NodeId).collect()),
+    }
+}
+
+/// A chunk of an RS(2,1) stripe for node 5: data chunk 1, or the parity.
+pub fn packed(counter: u64, index: u8) -> ChunkDescription {
+    let mut members = Members([1, 2, 3].map(NodeId).to_vec());
+    members.0[usize::from(index)] = NodeId(5);
+    let shape = CodeShape::reed_solomon(2, 1).expect("a shape");
+    ChunkDescription { kind: ChunkKind::Packed, index, shape, chunk_bytes: 4000, members, ..striped(counter) }
+}
+
 /// A node's memory, as it is read beside the core.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "not in every test")]
 pub struct Memory(Arc<File>);
 
-#[allow(dead_code, reason = "not in every test")]
 impl Memory {
     pub fn of(node: &Node) -> Self {
         Memory(Arc::clone(node.memory().expect("it is shared")))

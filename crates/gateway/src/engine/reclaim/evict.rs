@@ -230,7 +230,7 @@ mod tests {
     use crate::engine::limits::{TICK_US, UNSEALED_MAX};
     use crate::engine::state::index::StripeSlot;
     use crate::engine::state::stripes::{Stripe, StripePhase};
-    use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes};
+    use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes, leave_room, turn_after};
     use crate::engine::write::manifest::Manifest;
     use crate::engine::write::open_stripe::OpenStripe;
     use crate::engine::write::stalled::{Kind, Lane, StalledWrite};
@@ -392,14 +392,6 @@ mod tests {
         assert_eq!(engine.striped.len(), 100);
     }
 
-    /// Memory for so many more stripes, which is little.
-    fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
-        let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
-        engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
-        engine.look_at_room();
-        assert!(engine.is_short_of_memory());
-    }
-
     /// A sealed stripe, full of what is alive.
     fn full_stripe(engine: &mut Engine<AnyCommand>, counter: u64, partition: u16) -> StripeSlot {
         let id = StripeId::new(Epoch(1), counter);
@@ -427,7 +419,7 @@ mod tests {
         let mut engine = engine_of_first(EVICTIONS_MAX + 1, None);
         engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
         leave_room(&mut engine, 8);
-        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, ..engine.now });
+        turn_after(&mut engine, TICK_US);
         assert_eq!(engine.evictions.ending, EVICTIONS_MAX);
         assert_eq!(engine.stripes.at(StripeSlot(0)).phase(), StripePhase::Sealed);
     }

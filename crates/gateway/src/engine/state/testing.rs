@@ -37,6 +37,19 @@ pub fn engine_of_ready_nodes(shape: CodeShape, node_count: u16) -> Engine<AnyCom
     engine
 }
 
+/// A turn ends, so many microseconds after the last one.
+pub fn turn_after(engine: &mut Engine<AnyCommand>, us: u64) {
+    engine.end_turn(Now { mono_us: engine.now.mono_us + us, ..engine.now });
+}
+
+/// Memory for so many more stripes, which is little.
+pub fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
+    let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
+    engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
+    engine.look_at_room();
+    assert!(engine.spare_stripes() <= stripe_count && engine.is_short_of_memory());
+}
+
 /// A stripe of a key's partition was left before it was sealed.
 pub fn leave_stripe(engine: &mut Engine<AnyCommand>, key: &[u8]) -> StripeId {
     let id = engine.take_stripe_ids(1);

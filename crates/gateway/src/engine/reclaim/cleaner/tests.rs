@@ -7,21 +7,13 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, Version};
 use super::*;
 use crate::any::AnyCommand;
 use crate::engine::state::stripes::Stripe;
-use crate::engine::state::testing::{ask, confirm_all, confirm_in_doubt, engine_of_ready_nodes};
+use crate::engine::state::testing::{ask, confirm_all, confirm_in_doubt, engine_of_ready_nodes, leave_room};
 use crate::engine::write::lock::{Lock, Old};
 use crate::engine::write::open_stripe::OpenStripe;
 use crate::request::Reply;
 
 fn members() -> Arc<[NodeId]> {
     Arc::from([NodeId(0), NodeId(1)])
-}
-
-/// Room for so many more stripes.
-fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
-    let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
-    engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
-    engine.look_at_room();
-    assert!(engine.shortage.is_cramped && engine.spare_stripes() == stripe_count);
 }
 
 fn job_of(engine: &mut Engine<AnyCommand>, partition: u16, live_bytes: u64) -> PoolKey {

@@ -1,13 +1,13 @@
 //! In what steps nodes are asked to free, also those that were away.
 
-use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, Now, StripeId};
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, StripeId};
 use shorttail_wire::node::{HelloReply, NodeReply, PROTOCOL_VERSION, Refusal, Scanned, next_frame};
 
 use super::*;
 use crate::any::AnyCommand;
 use crate::engine::SessionId;
 use crate::engine::limits::TICK_US;
-use crate::engine::state::testing::{engine_of_one_node, engine_of_ready_nodes};
+use crate::engine::state::testing::{engine_of_one_node, engine_of_ready_nodes, turn_after};
 
 #[test]
 fn the_longest_value_of_one_piece_a_stripe_is_freed_in_ranges_that_nodes_take() {
@@ -38,11 +38,6 @@ fn engine_that_freed() -> Engine<AnyCommand> {
     engine.handle_session_closed(engine.now, AWAY);
     (1..=FREED).for_each(|number| engine.free_on(AWAY.node, StripeId::new(Epoch(1), number), PartitionId(0)));
     engine
-}
-
-fn turn(engine: &mut Engine<AnyCommand>) {
-    let mono_us = engine.now.mono_us + 1_000;
-    engine.end_turn(Now { mono_us, ..engine.now });
 }
 
 fn asked_count(engine: &Engine<AnyCommand>) -> usize {
@@ -114,18 +109,18 @@ fn a_node_that_was_away_is_asked_to_free_some_at_a_time_and_for_all_in_the_end()
     while freed.len() < FREED as usize {
         assert!(engine.is_reclaiming(), "who waits for memory gets it");
         let before = asked_count(&engine);
-        turn(&mut engine);
+        turn_after(&mut engine, 1_000);
         let asked = asked_count(&engine);
         assert!(asked <= FREES_ASKED_MAX && asked - before <= FREES_OF_TURN_MAX, "{before}, then {asked}");
         freed.extend(node_answers(&mut engine));
         if freed.len() as u64 > FREED / 3 * (times_away + 1) {
             times_away += 1;
             // It took some that it does not answer.
-            turn(&mut engine);
+            turn_after(&mut engine, 1_000);
             sent(&mut engine);
             engine.handle_session_closed(engine.now, AWAY);
             assert!(!engine.is_reclaiming());
-            turn(&mut engine);
+            turn_after(&mut engine, 1_000);
             come_back(&mut engine);
         }
     }
@@ -137,13 +132,13 @@ fn a_read_waits_for_nothing_that_was_freed_while_its_node_was_away() {
     let mut engine = engine_that_freed();
     come_back(&mut engine);
     for _ in 0..10 {
-        turn(&mut engine);
+        turn_after(&mut engine, 1_000);
         node_answers(&mut engine);
     }
     while answers(&sent(&mut engine)).1.is_empty() {
-        turn(&mut engine);
+        turn_after(&mut engine, 1_000);
     }
-    turn(&mut engine);
+    turn_after(&mut engine, 1_000);
     let stripe = StripeId::new(Epoch(1), FREED + 1);
     let read = engine.ask(AWAY.node, stripe, &NodeRequest::ReadRecord { stripe, offset: 0 }, What::Nothing);
     let left = sent(&mut engine);
@@ -164,7 +159,7 @@ fn what_a_node_refuses_to_free_holds_up_no_other() {
     let (mut freed, mut refused) = (0, 0);
     const TURNS: usize = 3_000;
     for _ in 0..TURNS {
-        turn(&mut engine);
+        turn_after(&mut engine, 1_000);
         let asked = sent(&mut engine);
         let (mut said, mut at) = (Vec::new(), 0);
         while let Some((frame, length)) = next_frame(&asked[at..]).expect("frames") {

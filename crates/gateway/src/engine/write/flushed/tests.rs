@@ -1,12 +1,12 @@
 //! How fast what a flush ended is freed, and who waits for that.
 
 use shorttail_monitor::{Class, Opinion, Opinions};
-use shorttail_units::{CodeShape, Epoch, NodeId, Now, PartitionId};
+use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId};
 use shorttail_wire::node::{NodeReply, NodeRequest, next_frame};
 
 use super::*;
 use crate::any::AnyCommand;
-use crate::engine::state::testing::engine_of_ready_nodes;
+use crate::engine::state::testing::{engine_of_ready_nodes, turn_after};
 use crate::engine::write::manifest::Manifest;
 use crate::engine::{SessionId, What};
 
@@ -16,7 +16,7 @@ const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 fn engine_of_flushed(count: u64) -> Engine<AnyCommand> {
     let shape = CodeShape::reed_solomon(1, 1).expect("a code");
     let mut engine = engine_of_ready_nodes(shape, 2);
-    turn(&mut engine);
+    turn_after(&mut engine, 10_000);
     for node in NODES {
         let (asked, _) = sent(&mut engine, node);
         answer(&mut engine, node, &asked);
@@ -31,11 +31,6 @@ fn engine_of_flushed(count: u64) -> Engine<AnyCommand> {
     engine.apply_floor(floor);
     assert!(engine.striped.is_empty() && engine.striped.value_bytes() == 0);
     engine
-}
-
-fn turn(engine: &mut Engine<AnyCommand>) {
-    let mono_us = engine.now.mono_us + 10_000;
-    engine.end_turn(Now { mono_us, ..engine.now });
 }
 
 /// What leaves now for a node: the tags of all, and the stripes that it is to free.
@@ -69,7 +64,7 @@ fn what_a_flush_ended_is_freed_once_and_some_at_a_time() {
     let mut freed = [Vec::new(), Vec::new()];
     while !engine.flushed.is_empty() || engine.is_reclaiming() {
         assert!(engine.can_reclaim(), "who waits for memory gets it");
-        turn(&mut engine);
+        turn_after(&mut engine, 10_000);
         for (node, freed) in NODES.into_iter().zip(&mut freed) {
             let (tags, some) = sent(&mut engine, node);
             assert!(some.len() <= 2 * FLUSHED_FREES_MAX, "{} at once", some.len());
@@ -85,7 +80,7 @@ fn what_a_flush_ended_is_freed_once_and_some_at_a_time() {
 fn a_read_waits_for_nothing_that_was_flushed() {
     let mut engine = engine_of_flushed(10_000);
     while sent(&mut engine, NODES[0]).1.is_empty() {
-        turn(&mut engine);
+        turn_after(&mut engine, 10_000);
     }
     let stripe = StripeId::new(Epoch(1), 1);
     let read = engine.ask(NODES[0], stripe, &NodeRequest::ReadRecord { stripe, offset: 0 }, What::Nothing);
@@ -96,7 +91,7 @@ fn a_read_waits_for_nothing_that_was_flushed() {
 #[test]
 fn no_more_is_freed_than_nodes_answer() {
     let mut engine = engine_of_flushed(10_000);
-    (0..20).for_each(|_| turn(&mut engine));
+    (0..20).for_each(|_| turn_after(&mut engine, 10_000));
     assert_eq!(engine.frees_under_way(), FLUSHED_FREES_MAX);
 }
 
@@ -108,7 +103,7 @@ fn a_slow_node_is_not_waited_for() {
     engine.handle_opinions(engine.now, &Opinions { reports: vec![opinion] });
     let mut freed = 0;
     for _ in 0..100 {
-        turn(&mut engine);
+        turn_after(&mut engine, 10_000);
         let (tags, some) = sent(&mut engine, NODES[0]);
         freed += some.len();
         answer(&mut engine, NODES[0], &tags);
