@@ -184,43 +184,18 @@ impl Draw for Panel {
 
 impl Panel {
     fn draw_frame(&self, out: &mut String) {
-        let (right, bottom) = (WIDTH - RIGHT, PANEL_HEIGHT - BOTTOM);
+        let at = |ticks: &[(f64, String)], place: &dyn Fn(f64) -> f64| {
+            ticks.iter().map(|(value, label)| (place(*value), label.clone())).collect::<Vec<_>>()
+        };
+        let y_ticks = at(&self.y.ticks, &|value| self.y_at(value));
+        let x_ticks = at(&self.x.ticks, &|value| self.x_at(value));
+        frame(out, (26, &self.title), (&self.y.title, &y_ticks), &x_ticks);
         let _ = writeln!(
             out,
-            "<text x=\"{LEFT}\" y=\"26\" font-size=\"15\" font-weight=\"bold\">{}</text>",
-            escaped(&self.title)
-        );
-        for (value, label) in &self.y.ticks {
-            let y = self.y_at(*value);
-            let _ = writeln!(
-                out,
-                "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 8.0,
-                y + 4.0,
-                escaped(label)
-            );
-        }
-        for (value, label) in &self.x.ticks {
-            let x = self.x_at(*value);
-            let _ = writeln!(
-                out,
-                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#eee\"/>\
-                 <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                bottom + 18.0,
-                escaped(label)
-            );
-        }
-        let _ = writeln!(
-            out,
-            "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#222\"/>\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
-             <text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            f64::midpoint(LEFT, right),
-            bottom + 42.0,
-            escaped(&self.x.title),
-            f64::midpoint(TOP, bottom),
-            escaped(&self.y.title)
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            f64::midpoint(LEFT, WIDTH - RIGHT),
+            PANEL_HEIGHT - BOTTOM + 42.0,
+            escaped(&self.x.title)
         );
     }
 
@@ -247,6 +222,48 @@ impl Panel {
     fn y_at(&self, value: f64) -> f64 {
         PANEL_HEIGHT - BOTTOM - self.y.place(value) * (PANEL_HEIGHT - TOP - BOTTOM)
     }
+}
+
+/// What every panel has: its title at a height, a line across at each tick of the vertical axis, one down at each of
+/// the other, and the axes. Ticks: where they are drawn, and their labels.
+fn frame(
+    out: &mut String,
+    (title_y, title): (u32, &str),
+    (y_title, y_ticks): (&str, &[(f64, String)]),
+    x_ticks: &[(f64, String)],
+) {
+    let (right, bottom) = (WIDTH - RIGHT, PANEL_HEIGHT - BOTTOM);
+    let _ = writeln!(
+        out,
+        "<text x=\"{LEFT}\" y=\"{title_y}\" font-size=\"15\" font-weight=\"bold\">{}</text>",
+        escaped(title)
+    );
+    for (y, label) in y_ticks {
+        let _ = writeln!(
+            out,
+            "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            y + 4.0,
+            escaped(label)
+        );
+    }
+    for (x, label) in x_ticks {
+        let _ = writeln!(
+            out,
+            "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#eee\"/>\
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            bottom + 18.0,
+            escaped(label)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#222\"/>\
+         <text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+        f64::midpoint(TOP, bottom),
+        escaped(y_title)
+    );
 }
 
 fn escaped(text: &str) -> String {

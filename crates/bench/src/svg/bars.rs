@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{BOTTOM, COLOURS, Draw, LEFT, PANEL_HEIGHT, RIGHT, TOP, WIDTH, escaped};
+use super::{BOTTOM, COLOURS, Draw, LEFT, PANEL_HEIGHT, RIGHT, TOP, WIDTH, escaped, frame};
 
 /// One panel of bars.
 pub struct Bars {
@@ -22,7 +22,9 @@ impl Draw for Bars {
         let high = values().fold(0.0, f64::max).max(10f64.powf(low)).log10().ceil().max(low + 1.0);
         let bottom = PANEL_HEIGHT - BOTTOM;
         let y_at = |value: f64| bottom - (value.log10() - low) / (high - low) * (bottom - TOP);
-        self.draw_frame(out, low as i32, high as i32, &y_at);
+        let ticks = (low as i32..=high as i32).map(|power| 10f64.powi(power));
+        let ticks: Vec<_> = ticks.map(|value| (y_at(value), number(value))).collect();
+        frame(out, (20, &self.title), (&self.unit, &ticks), &[]);
         let group_width = (WIDTH - LEFT - RIGHT) / self.groups.len().max(1) as f64;
         let bar_width = group_width * 0.86 / self.names.len().max(1) as f64;
         for (group_index, (group, values)) in self.groups.iter().enumerate() {
@@ -54,33 +56,6 @@ impl Draw for Bars {
 }
 
 impl Bars {
-    fn draw_frame(&self, out: &mut String, low: i32, high: i32, y_at: &dyn Fn(f64) -> f64) {
-        let (right, bottom) = (WIDTH - RIGHT, PANEL_HEIGHT - BOTTOM);
-        let _ = writeln!(
-            out,
-            "<text x=\"{LEFT}\" y=\"20\" font-size=\"15\" font-weight=\"bold\">{}</text>",
-            escaped(&self.title)
-        );
-        for power in low..=high {
-            let (value, y) = (10f64.powi(power), y_at(10f64.powi(power)));
-            let _ = writeln!(
-                out,
-                "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 8.0,
-                y + 4.0,
-                number(value)
-            );
-        }
-        let _ = writeln!(
-            out,
-            "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#222\"/>\
-             <text transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            f64::midpoint(TOP, bottom),
-            escaped(&self.unit)
-        );
-    }
-
     /// A row below the groups.
     fn draw_legend(&self, out: &mut String) {
         let y = PANEL_HEIGHT - 12.0;
