@@ -7,6 +7,8 @@
 //!
 //! Must not know: sockets, threads, clocks, what lies in a chunk.
 
+mod spoil;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
@@ -408,44 +410,6 @@ impl Node {
     pub fn stats(&self) -> NodeStats {
         let stats = self.holdings.stats.with_store(self.holdings.store.chunk_count(), self.holdings.store.counters());
         NodeStats { scrubbed_bytes: self.scrubber.scrubbed_bytes, ..stats }
-    }
-
-    /// Flips bits of sealed chunks, as decaying memory would; answers how many. One seed chooses the same bits.
-    pub fn flip_bits(&mut self, count: u32, seed: u64) -> u32 {
-        let mut rng = shorttail_chaos::Rng::new(seed);
-        self.holdings.store.flip_bits(count, || rng.draw())
-    }
-
-    /// Flips bits anywhere in chunks, as decaying memory would; answers how many. One seed chooses the same bits.
-    pub fn rot(&mut self, count: u32, seed: u64) -> u32 {
-        let mut rng = shorttail_chaos::Rng::new(seed);
-        self.holdings.store.rot(count, || rng.draw())
-    }
-
-    /// A bit of each open parity chunk turns over; how many did.
-    pub fn flip_open_parities(&mut self) -> u32 {
-        self.holdings.store.flip_open_parities()
-    }
-
-    /// A bit in the header of each sealed chunk turns over: the bit `first` of the first one, the next of each other
-    /// one. Of how many.
-    pub fn flip_header_bits(&mut self, first: usize) -> usize {
-        self.holdings.store.flip_header_bits(first)
-    }
-
-    /// Spoils what tells which chunk it is, of so many sealed ones; answers of how many.
-    pub fn tear_descriptions(&mut self, count: usize) -> u32 {
-        self.holdings.store.tear_descriptions(count)
-    }
-
-    /// Takes nothing of these stripes any more, as if they were gone.
-    pub fn refuse(&mut self, stripes: &[StripeId]) {
-        self.holdings.store.refuse(stripes);
-    }
-
-    /// Leaves open parity chunks as a crash in the middle of a fold would; answers how many.
-    pub fn interrupt_folds(&mut self) -> u32 {
-        self.holdings.store.interrupt_folds()
     }
 
     /// Asserts everything that must hold between inputs.

@@ -6,6 +6,7 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, Version};
 
 use super::*;
 use crate::any::AnyCommand;
+use crate::engine::limits::TICK_US;
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{ask, confirm_all, confirm_in_doubt, engine_of_ready_nodes, leave_room};
 use crate::engine::write::lock::{Lock, Old};
