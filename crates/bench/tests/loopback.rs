@@ -7,13 +7,12 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use clap::Parser;
 use shorttail_bench::load::{LoadOptions, check, execute, publish, run, run_until};
 use shorttail_bench::report::LoadReport;
 
-use support::{Habit, Store, memcached, redis, start};
+use support::{Habit, Store, memcached, redis, start, start_on};
 
 #[derive(Parser)]
 struct Flags {
@@ -149,12 +148,16 @@ fn presets_run_with_their_lifetimes() {
 #[test]
 fn a_run_that_is_ended_early_reports_what_it_measured() {
     let json = std::env::temp_dir().join(format!("shorttail-bench-ended-{}.json", std::process::id()));
-    let mut options = flags(&start(Habit::Honest, memcached), &["--preload", "--verify-all", "--seconds", "3600"]);
+    let store = Arc::new(Store::new(Habit::Honest));
+    let mut options =
+        flags(&start_on(Arc::clone(&store), memcached), &["--preload", "--verify-all", "--seconds", "3600"]);
     options.output.json = Some(json.clone());
     let is_over = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&is_over);
     std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(1));
+        while store.gets.load(Ordering::Relaxed) < 1_000 {
+            std::thread::yield_now();
+        }
         ends.store(true, Ordering::Relaxed);
     });
     let error = run_until(options.clone(), Arc::clone(&is_over)).expect_err("it was ended").to_string();

@@ -25,11 +25,13 @@ pub struct Store {
     map: Mutex<HashMap<String, Vec<u8>>>,
     habit: Habit,
     requests: AtomicUsize,
+    /// Values that were asked for.
+    pub gets: AtomicUsize,
 }
 
 impl Store {
     pub fn new(habit: Habit) -> Self {
-        Store { map: Mutex::default(), habit, requests: AtomicUsize::new(0) }
+        Store { map: Mutex::default(), habit, requests: AtomicUsize::new(0), gets: AtomicUsize::new(0) }
     }
 
     fn nth(&self, n: usize) -> bool {
@@ -49,6 +51,7 @@ impl Store {
     }
 
     fn get(&self, key: &str) -> Option<Vec<u8>> {
+        self.gets.fetch_add(1, Ordering::Relaxed);
         self.map.lock().expect("no holder panics").get(key).cloned()
     }
 
@@ -65,9 +68,12 @@ pub type Serve = fn(&Store, &mut dyn BufRead, &mut dyn Write) -> Option<()>;
 
 /// Serves until the test process ends; each connection has a thread that ends with it.
 pub fn start(habit: Habit, serve: Serve) -> String {
+    start_on(Arc::new(Store::new(habit)), serve)
+}
+
+pub fn start_on(store: Arc<Store>, serve: Serve) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
-    let store = Arc::new(Store::new(habit));
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let store = store.clone();
