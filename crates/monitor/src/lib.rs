@@ -38,7 +38,6 @@ pub use class::Class;
 pub use config::{AdaptiveConfig, Detector, MonitorConfig};
 pub use histogram::Histogram;
 pub use monitor::{Counters, Monitor};
-pub use opinions::{Opinion as Report, Opinions as View};
 pub use opinions::{Opinion, Opinions, merge};
 pub use ticket::Ticket;
 pub use verdict::{Reason, Verdict};

@@ -237,7 +237,7 @@ impl RecordGuess {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_monitor::{Class, Report, View};
+    use shorttail_monitor::{Class, Opinion, Opinions};
     use shorttail_units::{CodeShape, Now, OpNumber, PartitionId, StripeId};
 
     use super::*;
@@ -269,9 +269,9 @@ mod tests {
         }
     }
 
-    /// Other gateways say that these are slow, the first one most.
+    /// Other cores of the gateway say that these are slow, the first one most.
     fn call_slow(engine: &mut Engine<AnyCommand>, nodes: &[u16]) {
-        let report = |(place, &node): (usize, &u16)| Report {
+        let report = |(place, &node): (usize, &u16)| Opinion {
             node: NodeId(node),
             class: Class::Read,
             fail_slow: true,
@@ -279,7 +279,7 @@ mod tests {
             peers_us: 300,
         };
         let reports = nodes.iter().enumerate().map(report).collect();
-        engine.handle_opinions(Now { mono_us: 1_000, ..Now::default() }, &View { reports });
+        engine.handle_opinions(Now { mono_us: 1_000, ..Now::default() }, &Opinions { reports });
     }
 
     fn fill(engine: &mut Engine<AnyCommand>, node: u16) {
