@@ -17,7 +17,7 @@ use crate::output::print;
 pub const EXAMPLES: &str = "\
 Examples:
   shorttail drain gateway 2         it owns nothing then: it may be stopped
-  shorttail drain node 5            it holds nothing then: stop it, or remove it
+  shorttail drain node 5            it is empty then: stop or remove it
   shorttail drain node 5 --cancel   it is used again
 
 A gateway goes on to answer its clients: what they ask for, it asks of the new owners. It owns something again when its \

@@ -16,9 +16,9 @@ use crate::output::{columns, print};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  shorttail policy show                              by partition
-  shorttail policy set --policy shorttail            all techniques as it has them
-  shorttail policy set --partition 3 --hedge off     one, of one partition
+  shorttail policy show                                by partition
+  shorttail policy set --policy shorttail              all as that one has it
+  shorttail policy set --partition 3 --hedge off       one, of one partition
   shorttail policy set --policy ecwide --read-sidestep on
 
 A change is in force when the command ends, and concerns requests that begin from then on: objects stay as they were \

@@ -1,6 +1,6 @@
 //! The flags of `shorttail chaos`.
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, Kind, Loss, Order, Slow, Stall};
 use shorttail_server::config::Size;
 
@@ -158,7 +158,7 @@ pub struct DropOptions {
 }
 
 #[derive(Args, Debug)]
-#[group(id = "harm", required = true, args = ["bits", "share"])]
+#[command(group = ArgGroup::new("harm").required(true).args(["bits", "share"]))]
 pub struct CorruptOptions {
     /// Which: 3, or 0,4,7, or all
     #[arg(value_name = "NODE")]
