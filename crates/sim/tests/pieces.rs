@@ -103,7 +103,7 @@ fn late_binding_does_not_wait_for_the_slowest() {
 /// round these, and needs no more than one of the others.
 #[test]
 fn a_read_behind_three_late_nodes_waits_for_one_of_them() {
-    const STALL_US: [u64; 3] = [6_000, 60_000, 60_000];
+    const STALL_US: [u64; 3] = [30_000, 90_000, 90_000];
     let mut scene = Scene::new("rs:4+2", Hedge::Adaptive, SmallWrite::Packed, STRIPED);
     for _ in 0..100 {
         scene.read();
@@ -113,37 +113,42 @@ fn a_read_behind_three_late_nodes_waits_for_one_of_them() {
         scene.world.stall_node(usize::from(scene.stripe.members[member].0), stall_us);
     }
     let first = scene.world.request(0, "key", Action::Get);
-    pass(&mut scene.world, 4_000);
+    pass(&mut scene.world, 15_000);
     let second = scene.world.request(0, "key", Action::Get);
     for read in [second, first] {
         assert_eq!(scene.world.await_op(read), Outcome::Answered(Answer::Found(Some(scene.value.clone()))));
     }
     let took_us = scene.world.now_us() - begun_us;
-    assert!(took_us < STALL_US[1] / 2, "{took_us} us");
+    assert!(took_us < 2 * STALL_US[0], "{took_us} us");
     scene.concludes();
 }
 
-/// Of a record whose node is gone one source is late: what is asked instead decodes it, whichever of the others it is.
+/// Of records whose node is gone one source is late: what is asked instead decodes them, whichever of the others it is.
 #[test]
 fn a_late_source_within_a_local_group_is_gone_round() {
     const STALL_US: u64 = 300_000;
+    const BOUND_US: u64 = 50_000;
     let code: CodeShape = "lrc:4+2+1".parse().expect("a code");
+    // Some stripes' worth of records that are not striped; those of the first are read.
+    let names = || (1..80_u64).filter(|name| !name.is_multiple_of(5));
     for (dead, late) in (0..7).flat_map(|dead| (0..7).map(move |late| (dead, late))).filter(|(dead, late)| dead != late)
     {
         let mut world = cluster_of(SimConfig { code, node_count: 7, ..SimConfig::scripted() }, 1);
-        let stored = value(1, SMALL_BYTES);
-        set(&mut world, "key", &stored);
-        for _ in 0..50 {
-            get(&mut world, "key");
-            pass(&mut world, 2_000);
+        fill(&mut world, names());
+        for _ in 0..4 {
+            holds(&mut world, names());
         }
-        world.crash_node(dead, FOR_GOOD_US);
-        pass(&mut world, NOTICED_US);
+        kill(&mut world, &[dead]);
+        holds(&mut world, names());
         let begun_us = world.now_us();
         world.stall_node(late, STALL_US);
-        assert_eq!(get(&mut world, "key"), Some(stored));
+        let reads: Vec<_> =
+            names().take(16).map(|name| (name, world.request(0, &format!("key{name}"), Action::Get))).collect();
+        for (name, read) in reads {
+            assert_eq!(world.await_op(read), Outcome::Answered(Answer::Found(Some(value_of(name, 0)))));
+        }
         let took_us = world.now_us() - begun_us;
-        assert!(took_us < 60_000, "{took_us} us with {dead} dead and {late} late");
+        assert!(took_us < BOUND_US, "{took_us} us with {dead} dead and {late} late");
     }
 }
 
