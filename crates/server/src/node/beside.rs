@@ -6,7 +6,8 @@
 //!    '--there is no thread--> waiting: tried again at each look
 //! ```
 //! All nodes of a machine may be without a thread more at the same time, where the system bounds their number. So none
-//! ends for want of one: what is done in the background waits, and the node serves.
+//! ends for want of one: the node serves, and of what is done in the background a little is done at each look, so that
+//! orders are carried out or fail, and connections end that others gave up.
 //!
 //! Must not know: what there is to do.
 
@@ -32,6 +33,9 @@ enum Idle {
     /// There was no thread for it; whether that is to make up for one that starved.
     Waiting(Background, bool),
 }
+
+/// What is done at a look for want of a thread: some milliseconds' work.
+const TURNS_IN_A_LOOK: usize = 8;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -96,8 +100,12 @@ impl AllBeside {
                     self.all[place].idle = Some(Idle::Resting(background));
                 }
             }
-            // That there is still none was told.
-            Some(Idle::Waiting(background, makes_up)) => drop(self.try_start(place, background, makes_up)),
+            Some(Idle::Waiting(mut background, makes_up)) => {
+                let mut turns = 0..TURNS_IN_A_LOOK;
+                while turns.next().is_some() && background.turn(Duration::ZERO)? {}
+                // That there is still none was told.
+                drop(self.try_start(place, background, makes_up));
+            }
             None => {}
         }
         Ok(())
@@ -138,6 +146,7 @@ impl AllBeside {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::thread::JoinHandle;
 
     use mio::net::UnixStream;
@@ -186,12 +195,14 @@ mod tests {
         all.add(background, watcher);
         all.watch(Duration::ZERO).expect("it goes on");
         assert!(matches!(all.all[0].idle, Some(Idle::Resting(_))), "there is nothing to do");
-        let (stream, _other_end) = UnixStream::pair().expect("sockets");
+        let (stream, mut other_end) = UnixStream::pair().expect("sockets");
+        other_end.write_all(&[0xff; 64]).expect("it takes what is no message");
         outlet.send(ToBackground::Connection { stream: Stream::Unix(stream), bytes: Vec::new() });
         for look in 1..=2 {
             all.watch(Duration::ZERO).expect("it goes on");
             assert!(matches!(all.all[0].idle, Some(Idle::Waiting(_, false))), "look {look}");
         }
+        assert_eq!(other_end.read(&mut [0; 64]).ok(), Some(0), "a connection ends without a thread, too");
         all.watch(Duration::ZERO).expect("it goes on");
         assert!(all.all[0].idle.is_none(), "a thread has it");
         let thread = started.lock().expect("no panic").take().expect("started");
