@@ -9,7 +9,8 @@
 //!   +----------> Line <--------+    +--quit, line too long---------> Closed
 //! ```
 //!
-//! Everything is bounded: replies that wait, output, the length of an unfinished line, and the value being received.
+//! Everything of one connection is bounded: replies that wait, output, the length of an unfinished line, and the value
+//! being received.
 
 use shorttail_units::Now;
 use shorttail_wire::memcached::{Request as Line, parse_line};

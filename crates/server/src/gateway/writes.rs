@@ -1,10 +1,10 @@
 //! What clients of one core store at once: how many bytes of requests they have under way together.
 //!
 //! A connection has a bound of its own, but there may be many. While all of them have much under way, what is longer
-//! than a little waits with the clients: it is not taken from what they sent. So of what clients of a gateway wait for
-//! owners and their connections with nodes hold no more than this, and what one connection may have; nobody is refused,
-//! and small requests go on. What other gateways ask is not counted here but by them: an owner may hold as much for
-//! each.
+//! than a little waits: one request of each connection, which is read whole and not asked. So of what clients of a
+//! gateway wait for owners and their connections with nodes hold no more than this, and what one connection may have;
+//! nobody is refused, and small requests go on. What other gateways ask is not counted here but by them: an owner may
+//! hold as much for each.
 //!
 //! Must not know: who asks, what becomes of it.
 
