@@ -136,8 +136,7 @@ impl Monitor {
             return Ticket::new(now_us, slice, bytes, expected_us, (Ticket::NOBODY, 0), kind);
         };
         if !self.clock.is_asked() {
-            // Not for a time that is over: it would count as lost.
-            self.clock.ask(lane.due_us().max(now_us));
+            self.clock.ask(lane.due_us());
         }
         lane.count();
         self.outstanding[class.index()] += 1;
@@ -193,9 +192,6 @@ impl Monitor {
             track.end_slow(latency_us);
         } else {
             lane.sizes.learn(ticket.size(), latency_us);
-        }
-        if self.deadline_us() == u64::MAX {
-            self.clock.ask_nobody();
         }
     }
 
