@@ -99,30 +99,6 @@ fn late_binding_does_not_wait_for_the_slowest() {
     scene.concludes();
 }
 
-/// Three of the four nodes with a piece are late already when it is read, and the code can do without two: it goes
-/// round these, and needs no more than one of the others.
-#[test]
-fn a_read_behind_three_late_nodes_waits_for_one_of_them() {
-    const STALL_US: [u64; 3] = [30_000, 90_000, 90_000];
-    let mut scene = Scene::new("rs:4+2", Hedge::Adaptive, SmallWrite::Packed, STRIPED);
-    for _ in 0..100 {
-        scene.read();
-    }
-    let begun_us = scene.world.now_us();
-    for (member, stall_us) in STALL_US.into_iter().enumerate() {
-        scene.world.stall_node(usize::from(scene.stripe.members[member].0), stall_us);
-    }
-    let first = scene.world.request(0, "key", Action::Get);
-    pass(&mut scene.world, 15_000);
-    let second = scene.world.request(0, "key", Action::Get);
-    for read in [second, first] {
-        assert_eq!(scene.world.await_op(read), Outcome::Answered(Answer::Found(Some(scene.value.clone()))));
-    }
-    let took_us = scene.world.now_us() - begun_us;
-    assert!(took_us < 2 * STALL_US[0], "{took_us} us");
-    scene.concludes();
-}
-
 /// Of records whose node is gone one source is late: what is asked instead decodes them, whichever of the others it is.
 #[test]
 fn a_late_source_within_a_local_group_is_gone_round() {
