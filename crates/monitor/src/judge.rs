@@ -42,7 +42,7 @@ impl Monitor {
     }
 
     fn judge(&mut self, class: Class, period: &Period) {
-        self.counters.slices_judged += 1;
+        self.slices_judged += 1;
         let at = class.index();
         let active = self.nodes.iter().filter(|node| node.tracks[at].is_active(period.now_us)).count();
         let samples = match self.config.detector {

@@ -37,7 +37,7 @@ mod verdict;
 pub use class::Class;
 pub use config::{AdaptiveConfig, Detector, MonitorConfig};
 pub use histogram::Histogram;
-pub use monitor::{Counters, Monitor};
+pub use monitor::Monitor;
 pub use opinions::{Opinion, Opinions, merge};
 pub use ticket::Ticket;
 pub use verdict::{Reason, Verdict};

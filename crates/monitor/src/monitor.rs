@@ -25,15 +25,6 @@ const NO_PLACE: u16 = u16::MAX;
 
 static NO_LATENCIES: Histogram = Histogram::new();
 
-/// What happened since the monitor was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
-    /// Periods in which a class was judged.
-    pub slices_judged: u64,
-    /// Time lost to the gateway's own loop.
-    pub loop_lag_us: u64,
-}
-
 pub(crate) struct Node {
     pub id: NodeId,
     pub session: u8,
@@ -57,7 +48,7 @@ pub struct Monitor {
     /// Places of the nodes that are fail-slow, slowest first.
     pub(crate) slowest: Vec<u16>,
     pub(crate) verdicts: VecDeque<Verdict>,
-    pub(crate) counters: Counters,
+    pub(crate) slices_judged: u64,
     pub(crate) window_comparison: Comparison,
     /// Room for one judgement, kept so that none allocates.
     pub(crate) seen: Vec<Sums>,
@@ -82,7 +73,7 @@ impl Monitor {
             places: Vec::new(),
             slowest: Vec::new(),
             verdicts: VecDeque::new(),
-            counters: Counters::default(),
+            slices_judged: 0,
             window_comparison: Comparison::default(),
             seen: Vec::new(),
             changes: Vec::new(),
@@ -298,8 +289,9 @@ impl Monitor {
         self.node(id).map_or(0, |node| node.flagged_us + node.flagged_since_us.map_or(0, running))
     }
 
-    pub fn counters(&self) -> Counters {
-        Counters { loop_lag_us: self.clock.lag_us(), ..self.counters }
+    /// Periods in which a class was judged.
+    pub fn slices_judged(&self) -> u64 {
+        self.slices_judged
     }
 
     pub fn config(&self) -> &MonitorConfig {

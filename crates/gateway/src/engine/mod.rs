@@ -503,7 +503,7 @@ impl<C: Command> Engine<C> {
             bytes_limit: self.nodes.iter().map(Node::memory_bytes).sum(),
             nodes_alive: self.nodes.ready_count() as u16,
             nodes_total: self.nodes.count() as u16,
-            slices_judged_total: self.monitor.counters().slices_judged,
+            slices_judged_total: self.monitor.slices_judged(),
             chunks_missing: self.repair.missing_count(),
             stripes_stranded: self.repair.stranded.len() as u64,
             chunks_rebuilt_total: self.repair.rebuilt_count,

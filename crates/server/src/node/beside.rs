@@ -34,7 +34,7 @@ enum Idle {
     Waiting(Background, bool),
 }
 
-/// What is done at a look for want of a thread: some milliseconds' work.
+/// What is done at a look for want of a thread: little, as the thread that looks has other things to do.
 const TURNS_IN_A_LOOK: usize = 8;
 
 type Job = Box<dyn FnOnce() + Send>;
