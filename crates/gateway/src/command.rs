@@ -5,6 +5,8 @@
 //! (rule R10). So a protocol verb is one pure function, and every engine (the real one, the map of the tests)
 //! gives it the same atomicity.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use shorttail_units::{Now, UnixMs, Version};
 
@@ -138,8 +140,11 @@ pub enum StoreError {
     NotOwner,
 }
 
+/// A command of whatever protocol: so the engine is compiled once, and knows none.
+pub type BoxCommand = Box<dyn Command + Send>;
+
 /// One client verb on one key.
-pub trait Command {
+pub trait Command: fmt::Debug {
     fn key(&self) -> &[u8];
     fn access(&self) -> Access;
     fn wants(&self) -> Wants;

@@ -13,7 +13,6 @@ use std::collections::BTreeSet;
 use shorttail_units::{NodeId, Now};
 use shorttail_wire::control::{self, NodeState, TenureState, View};
 
-use crate::command::Command;
 use crate::engine::{Engine, Standing, Terms};
 
 /// Microseconds for which an engine that the coordinator names no more may still end what is under way: longer than
@@ -32,7 +31,7 @@ pub struct TermsTaken {
 
 impl TermsTaken {
     /// Tells the engine what is new to it.
-    pub fn take<C: Command>(&mut self, engine: &mut Engine<C>, now: Now, terms: &control::Terms) {
+    pub fn take(&mut self, engine: &mut Engine, now: Now, terms: &control::Terms) {
         if terms.number != self.number && !terms.prepares {
             self.number_before = self.number;
             self.number = terms.number;
@@ -52,7 +51,7 @@ impl TermsTaken {
     }
 
     /// Number of the terms by whose voters the engine is proven; 0: by none now.
-    pub fn proven_by<C: Command>(&self, engine: &Engine<C>, now: Now) -> u32 {
+    pub fn proven_by(&self, engine: &Engine, now: Now) -> u32 {
         match engine.is_proven(now) {
             false => 0,
             true if *engine.voters_in_use() == self.terms.voters => self.number,
@@ -83,7 +82,7 @@ pub fn state_at_end(standing: Standing) -> TenureState {
 }
 
 /// Is nothing left for an engine to do? `ending_since_us`: since when the coordinator does not name it any more.
-pub fn is_over<C: Command>(engine: &Engine<C>, ending_since_us: Option<u64>, now: Now) -> bool {
+pub fn is_over(engine: &Engine, ending_since_us: Option<u64>, now: Now) -> bool {
     match engine.standing() {
         Standing::Deposed => true,
         // Somebody else is to follow, or nobody.
@@ -94,7 +93,7 @@ pub fn is_over<C: Command>(engine: &Engine<C>, ending_since_us: Option<u64>, now
 }
 
 /// Tells an engine what a view says of nodes.
-pub fn tell_nodes<C: Command>(engine: &mut Engine<C>, view: &View) {
+pub fn tell_nodes(engine: &mut Engine, view: &View) {
     let (removed, members): (Vec<_>, Vec<_>) = view.nodes.iter().partition(|node| node.removed);
     let nodes: Vec<NodeId> = members.iter().map(|node| node.id).collect();
     engine.handle_nodes(&nodes);

@@ -56,7 +56,7 @@ pub use state::limits;
 pub use takeover::lease::{LeaseConfig, Terms, Voter, VoterSet};
 pub use takeover::ownership::Standing;
 
-use crate::command::{Access, Command, StoreError};
+use crate::command::{Access, BoxCommand, Command, StoreError};
 use crate::request::{Reply, Request, RequestId, StoreStats};
 use read::sources::RecordGuess;
 use reclaim::recent::Recent;
@@ -235,7 +235,7 @@ enum Phase {
     Serving,
 }
 
-pub struct Engine<C> {
+pub struct Engine {
     config: EngineConfig,
     now: Now,
     phase: Phase,
@@ -266,12 +266,12 @@ pub struct Engine<C> {
     races: Pool<write::race::Race>,
     fetches: Pool<read::fetch::Fetch>,
     piece_fetches: Pool<read::pieces::PieceFetch>,
-    lookups: Pool<read::lookup::Lookup<C>>,
+    lookups: Pool<read::lookup::Lookup>,
     deferred: read::deferred::Deferred,
-    locks: Locks<C>,
+    locks: Locks,
     striped_writes: Pool<write::striped::StripedWrite>,
-    striped_reads: Pool<write::striped::StripedRead<C>>,
-    read_room: read::read_room::ReadRoom<(write::striped::Reader<C>, write::lock::Object)>,
+    striped_reads: Pool<write::striped::StripedRead>,
+    read_room: read::read_room::ReadRoom<(write::striped::Reader, write::lock::Object)>,
     /// Striped objects by their first stripe: in the order in which they were written.
     striped: write::striped::StripedObjects,
     evictions: reclaim::evict::Evictions,
@@ -296,7 +296,7 @@ pub struct Engine<C> {
     outlived: takeover::outlived::Outlived,
     unsettled: Unsettled,
     work: VecDeque<Work>,
-    replies: state::replies::Replies<C>,
+    replies: state::replies::Replies,
     next_version: u64,
     next_stripe: u64,
     shortage: reclaim::reserve::Shortage,
@@ -326,7 +326,7 @@ pub struct Engine<C> {
     stats: StoreStats,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub fn new(config: EngineConfig, now: Now) -> Self {
         let domains = sessions::domains::Domains::new(config.placement, config.shape);
         let picture = takeover::picture::Picture::new(config.data_count());
@@ -423,7 +423,11 @@ impl<C: Command> Engine<C> {
     }
 
     /// Takes a client's request. Its replies come out of [`Engine::poll_reply`], now or later.
-    pub fn handle_request(&mut self, now: Now, token: Token, request: Request<C>) {
+    pub fn handle_request<C: Command + Send + 'static>(&mut self, now: Now, token: Token, request: Request<C>) {
+        self.take_request(now, token, request.map(|command| Box::new(command) as BoxCommand));
+    }
+
+    fn take_request(&mut self, now: Now, token: Token, request: Request<BoxCommand>) {
         self.set_now(now);
         self.ownership.outstanding_count += 1;
         self.pacing.note_client();
@@ -594,7 +598,7 @@ impl<C: Command> Engine<C> {
         first
     }
 
-    fn answer_key(&mut self, token: Token, command: C, reply: Vec<u8>) {
+    fn answer_key(&mut self, token: Token, command: BoxCommand, reply: Vec<u8>) {
         self.ownership.outstanding_count -= 1;
         self.replies.push(token, Reply::Bytes(reply), Some(command), self.now.mono_us);
     }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::Engine;
 use shorttail_gateway::request::StoreStats;
 use shorttail_wire::control::NodeSeen;
@@ -21,7 +20,7 @@ pub struct Counted {
 
 impl Counted {
     /// Keeps what an engine counted that is over.
-    pub fn keep(&mut self, engine: &Engine<AnyCommand>) {
+    pub fn keep(&mut self, engine: &Engine) {
         let counters = engine.stats().counters();
         self.stats = Some(self.stats.as_ref().map_or_else(|| counters.clone(), |sum| sum.plus(&counters)));
         for node in seen_by(engine) {
@@ -32,12 +31,12 @@ impl Counted {
     }
 
     /// Of these engines and those before them; `None`: there never was any.
-    pub fn stats<'a>(&self, engines: impl Iterator<Item = &'a Engine<AnyCommand>>) -> Option<StoreStats> {
+    pub fn stats<'a>(&self, engines: impl Iterator<Item = &'a Engine>) -> Option<StoreStats> {
         engines.map(Engine::stats).chain(self.stats.clone()).reduce(|sum, stats| sum.plus(&stats))
     }
 
     /// The nodes that these engines see, with what engines before them counted.
-    pub fn nodes<'a>(&self, engines: impl Iterator<Item = &'a Engine<AnyCommand>>) -> Vec<NodeSeen> {
+    pub fn nodes<'a>(&self, engines: impl Iterator<Item = &'a Engine>) -> Vec<NodeSeen> {
         let mut seen = BTreeMap::new();
         engines.flat_map(seen_by).for_each(|node| add(&mut seen, node));
         let with_past = |(id, node): (u16, NodeSeen)| match self.nodes.get(&id) {
@@ -56,7 +55,7 @@ fn add(sum: &mut BTreeMap<u16, NodeSeen>, node: NodeSeen) {
     sum.insert(node.id, node);
 }
 
-fn seen_by(engine: &Engine<AnyCommand>) -> impl Iterator<Item = NodeSeen> {
+fn seen_by(engine: &Engine) -> impl Iterator<Item = NodeSeen> {
     let sessions = engine.wanted_sessions().into_iter().filter(|session| session.core == 0);
     sessions.map(|session| NodeSeen {
         id: session.node.0,

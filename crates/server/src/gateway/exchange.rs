@@ -84,7 +84,7 @@ pub struct Exchange {
     /// Redis clients ask another gateway when this one says that it is not the owner.
     pub sends_redis_clients: bool,
     /// Engines that are over, to be looked through for replies a last time.
-    over: Vec<Engine<AnyCommand>>,
+    over: Vec<Engine>,
     neighbours: Neighbours,
     waiting: Waiting,
     /// Partitions of which some wait for an owner that answers less than it is to be asked; since when.
@@ -433,7 +433,7 @@ impl Exchange {
 
     fn collect(&mut self, now: Now) {
         let mut replies = std::mem::take(&mut self.replies);
-        let mut take_all = |engine: &mut Engine<AnyCommand>| {
+        let mut take_all = |engine: &mut Engine| {
             while let Some(answered) = engine.poll_reply(now) {
                 replies.push(answered);
             }

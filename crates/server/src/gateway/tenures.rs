@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 
 use mio::Registry;
-use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::limits::HELD_US_MAX;
 use shorttail_gateway::engine::{Engine, EngineConfig, Standing};
 use shorttail_gateway::request::StoreStats;
@@ -29,7 +28,7 @@ use crate::config::Address;
 
 pub struct Tenure {
     pub epoch: u32,
-    pub engine: Engine<AnyCommand>,
+    pub engine: Engine,
     pub peers: Peers,
     terms: TermsTaken,
     /// Since when the coordinator does not name it any more.
@@ -97,7 +96,7 @@ impl Tenures {
     }
 
     /// The engine that serves a tenure, if it does.
-    pub fn serving(&mut self, epoch: u32) -> Option<&mut Engine<AnyCommand>> {
+    pub fn serving(&mut self, epoch: u32) -> Option<&mut Engine> {
         let tenure = self.running.get_mut(&epoch)?;
         (!tenure.terms.lets_go() && tenure.engine.standing() == Standing::Serving).then_some(&mut tenure.engine)
     }
@@ -190,7 +189,7 @@ impl Tenures {
     }
 
     /// Makes a change to every engine, and to those to come.
-    pub fn change(&mut self, of_config: impl Fn(&mut EngineConfig), of_engine: impl Fn(&mut Engine<AnyCommand>)) {
+    pub fn change(&mut self, of_config: impl Fn(&mut EngineConfig), of_engine: impl Fn(&mut Engine)) {
         of_config(&mut self.config);
         self.running.values_mut().for_each(|tenure| of_engine(&mut tenure.engine));
     }

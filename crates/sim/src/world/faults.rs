@@ -180,7 +180,7 @@ impl World {
     /// Does every stripe have all its chunks, in the eyes of its owner?
     pub fn is_whole(&self) -> bool {
         // One that prepared for a hand-over that never came owns nothing.
-        let owns = |engine: &&Engine<_>| !matches!(engine.standing(), Standing::Preparing | Standing::Prepared);
+        let owns = |engine: &&Engine| !matches!(engine.standing(), Standing::Preparing | Standing::Prepared);
         let engines = || self.gateways.iter().flat_map(super::GatewayHost::engines).filter(owns);
         let partitions = engines().map(|engine| engine.config().partitions.len()).sum::<usize>();
         let is_all = partitions == usize::from(self.config.partition_count) && self.is_settled();

@@ -10,7 +10,6 @@ use shorttail_gateway::request::StoreStats;
 use shorttail_units::{NodeId, StripeId};
 
 use super::{GatewayHost, World, endpoint_of};
-use crate::command_of_model::SimCommand;
 
 /// Who is a member, beyond being up.
 #[derive(Debug, Default)]
@@ -101,7 +100,7 @@ impl World {
     /// Does the node hold nothing, and does every owner know that it is to get nothing?
     pub fn is_drained(&self, node: usize) -> bool {
         let id = self.nodes[node].id;
-        let knows = |engine: &Engine<SimCommand>| engine.chunks_left(id) == Some(0);
+        let knows = |engine: &Engine| engine.chunks_left(id) == Some(0);
         let is_served = self.is_settled() && self.gateways.iter().flat_map(GatewayHost::engines).all(knows);
         self.membership.draining.contains(&node) && self.nodes[node].chunk_count() == 0 && is_served
     }
@@ -115,7 +114,7 @@ impl World {
     /// Does every owner say that all that a node held is elsewhere?
     pub fn is_rebuilt(&self, node: usize) -> bool {
         let id = self.nodes[node].id;
-        let says_so = |engine: &Engine<SimCommand>| engine.chunks_left(id) == Some(0);
+        let says_so = |engine: &Engine| engine.chunks_left(id) == Some(0);
         self.is_settled() && self.gateways.iter().flat_map(GatewayHost::engines).all(says_so)
     }
 

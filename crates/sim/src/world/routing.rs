@@ -36,7 +36,7 @@ impl World {
             partition_count: self.config.partition_count,
             ..EngineConfig::new(self.config.code, Epoch(1), CLUSTER, self.config.node_count)
         };
-        Engine::<SimCommand>::partition_of_key(&config, key)
+        Engine::partition_of_key(&config, key)
     }
 
     pub(super) fn route(&mut self, gateway: usize, token: Token, request: Request<SimCommand>) {

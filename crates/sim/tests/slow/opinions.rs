@@ -2,7 +2,6 @@
 
 use shorttail_gateway::engine::{Engine, EngineConfig};
 use shorttail_monitor::{Class, Opinion, Opinions};
-use shorttail_sim::command_of_model::SimCommand;
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, UnixMs};
 
 fn at(mono_us: u64) -> Now {
@@ -17,7 +16,7 @@ fn slow_writer(node: NodeId) -> Opinions {
 #[test]
 fn a_core_takes_over_what_the_others_say_and_lets_go_of_it() {
     let config = EngineConfig::new(CodeShape::default(), Epoch(1), ClusterId(1), 8);
-    let mut engine: Engine<SimCommand> = Engine::new(config, at(1_000_000));
+    let mut engine: Engine = Engine::new(config, at(1_000_000));
     engine.handle_nodes(&(0..8).map(NodeId).collect::<Vec<_>>());
     assert_eq!(engine.opinions(), Opinions::default(), "it asked nobody");
     engine.handle_opinions(at(2_000_000), &slow_writer(NodeId(3)));

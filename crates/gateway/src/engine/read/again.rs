@@ -14,7 +14,6 @@ use shorttail_units::NodeId;
 use smallvec::SmallVec;
 
 use super::fetch::Wanted;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::READ_AGAIN_MAX;
 use crate::engine::sessions::nodes::Nodes;
@@ -66,7 +65,7 @@ impl Excluded {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A fetch has no way: begins anew if a chunk that it goes round may be had by now.
     pub(super) fn fetch_again(&mut self, key: PoolKey) -> bool {
         let Some(fetch) = self.fetches.get_mut(key) else { return false };

@@ -7,7 +7,6 @@
 use shorttail_units::Now;
 
 use super::fetch::Wanted;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::{DEFER_US, DEFERRED_MAX};
 
@@ -41,7 +40,7 @@ impl Deferred {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Starts what is due, or goes to nodes that are sent something anyway.
     pub(in crate::engine) fn start_deferred(&mut self) {
         let is_due = self.deferred.is_due(self.now);

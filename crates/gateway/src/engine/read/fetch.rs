@@ -23,7 +23,6 @@ use smallvec::SmallVec;
 
 use super::again::Excluded;
 use super::distrust;
-use crate::command::Command;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::takeover::reconstruct::whole_chunk;
 use crate::engine::{Engine, What};
@@ -198,7 +197,7 @@ pub(super) enum Way {
     },
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(in crate::engine) fn start_fetch(&mut self, wanted: Wanted) {
         self.start_fetch_without(wanted, 0);
     }

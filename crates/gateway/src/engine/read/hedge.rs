@@ -10,7 +10,6 @@ use shorttail_monitor::Class;
 use shorttail_units::NodeId;
 
 use super::budget::Budget;
-use crate::command::Command;
 use crate::engine::limits::{HEDGE_LOOKS_MAX, HEDGE_RETRY_US};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, SessionId, What};
@@ -36,7 +35,7 @@ impl Hedging {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A request to this node may be hedged when it is late.
     pub(super) fn note_hedgeable(&mut self, node: NodeId) {
         let due_us = self.now.mono_us.saturating_add(self.hedge_delay_us(node, Class::Read, 0));

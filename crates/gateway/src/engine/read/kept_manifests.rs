@@ -9,7 +9,6 @@ use std::collections::HashMap;
 
 use shorttail_store::record::{Record, RecordKind};
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::state::index::{Location, StripeSlot};
 
@@ -39,7 +38,7 @@ impl KeptManifests {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A stripe's bytes are about to go: what names striped objects in it stays.
     pub(in crate::engine) fn keep_manifests(&mut self, slot: StripeSlot) {
         let stripe = self.stripes.at(slot);

@@ -16,7 +16,7 @@ use shorttail_store::record::{Record, RecordKind, record_bytes};
 use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
-use crate::command::{Command, StoreError};
+use crate::command::StoreError;
 use crate::engine::limits::{RANDOM_LOOKS_MAX, READ_AGAIN_MAX, SCAN_KEYS_MAX};
 use crate::engine::state::index::{Location, Tag};
 use crate::engine::state::pool::PoolKey;
@@ -81,7 +81,7 @@ struct Found {
     key: ScannedKey,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(in crate::engine) fn keyspace(&mut self, token: Token, request: KeyspaceRequest) {
         match request {
             KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.object_count())),

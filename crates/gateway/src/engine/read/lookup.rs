@@ -6,7 +6,7 @@ use shorttail_units::{Now, OpNumber, Slot, StripeId, Version};
 use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
-use crate::command::{ApplyContext, Attributes, Command, ObjectRef, StoreError, Wants};
+use crate::command::{ApplyContext, Attributes, BoxCommand, ObjectRef, StoreError, Wants};
 use crate::engine::limits::{LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
 use crate::engine::state::index::{Location, Tag};
 use crate::engine::state::pool::PoolKey;
@@ -18,9 +18,9 @@ use crate::request::Reply;
 
 /// Who looks, and for what.
 #[derive(Debug)]
-pub enum LookupPurpose<C> {
+pub enum LookupPurpose {
     /// A reading command. `is_next`: it waited for room for the value, which was replaced meanwhile.
-    Read { token: Token, command: C, is_next: bool },
+    Read { token: Token, command: BoxCommand, is_next: bool },
     /// A round needs the current object.
     Round { lock: PoolKey, wants_value: bool },
     /// A round that replaces the object unseen needs to know which record it replaces.
@@ -32,8 +32,8 @@ pub enum LookupPurpose<C> {
 }
 
 #[derive(Debug)]
-pub struct Lookup<C> {
-    pub purpose: LookupPurpose<C>,
+pub struct Lookup {
+    pub purpose: LookupPurpose,
     hash: u64,
     slot: shorttail_units::Slot,
     /// Key, unless the purpose has it.
@@ -49,8 +49,8 @@ pub struct Lookup<C> {
     is_lost: bool,
 }
 
-impl<C> Lookup<C> {
-    fn new(purpose: LookupPurpose<C>, key: KeyRef<'_>, candidates: SmallVec<[Location; 2]>) -> Self {
+impl Lookup {
+    fn new(purpose: LookupPurpose, key: KeyRef<'_>, candidates: SmallVec<[Location; 2]>) -> Self {
         let KeyRef { bytes, hash, slot } = key;
         let key = KeyBytes::from_slice(bytes);
         Lookup {
@@ -94,18 +94,18 @@ enum Digest {
     Unseen,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Answers a reading command, or starts to find out what it reads.
-    pub(in crate::engine) fn read(&mut self, token: Token, command: C) {
+    pub(in crate::engine) fn read(&mut self, token: Token, command: BoxCommand) {
         self.read_as(token, command, false);
     }
 
     /// What was read, or was to be, was replaced: the key is looked up anew, and its value comes before all that wait.
-    pub(in crate::engine) fn read_replaced(&mut self, token: Token, command: C) {
+    pub(in crate::engine) fn read_replaced(&mut self, token: Token, command: BoxCommand) {
         self.read_as(token, command, true);
     }
 
-    fn read_as(&mut self, token: Token, command: C, is_next: bool) {
+    fn read_as(&mut self, token: Token, command: BoxCommand, is_next: bool) {
         let key = self.key_ref(command.key());
         let (hash, slot) = (key.hash, key.slot);
         let mut candidates: SmallVec<[Location; 2]> = SmallVec::new();
@@ -138,7 +138,7 @@ impl<C: Command> Engine<C> {
         self.advance_lookup(Lookup::new(purpose, KeyRef { bytes: &[], hash, slot }, candidates));
     }
 
-    pub(in crate::engine) fn begin_lookup(&mut self, key: KeyRef<'_>, purpose: LookupPurpose<C>) {
+    pub(in crate::engine) fn begin_lookup(&mut self, key: KeyRef<'_>, purpose: LookupPurpose) {
         let candidates = self.index.candidates(key.slot, key.tag()).collect();
         let mut lookup = Lookup::new(purpose, key, candidates);
         self.skip_own_record(&mut lookup);
@@ -146,7 +146,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// A round that looks for what it replaces does not mean the record that it has written.
-    fn skip_own_record(&self, lookup: &mut Lookup<C>) {
+    fn skip_own_record(&self, lookup: &mut Lookup) {
         let LookupPurpose::Verify { lock, .. } = lookup.purpose else { return };
         let Some(LockPhase::Writing(round)) = self.locks.get(lock).map(|lock| &lock.phase) else { return };
         if let Some((own, _)) = round.confirmed {
@@ -154,7 +154,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn lookup_key<'a>(lookup: &'a Lookup<C>) -> KeyRef<'a> {
+    fn lookup_key<'a>(lookup: &'a Lookup) -> KeyRef<'a> {
         let bytes = match &lookup.purpose {
             LookupPurpose::Read { command, .. } => command.key(),
             _ => &lookup.key,
@@ -163,7 +163,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Goes on after a fetch. What is left was listed before it: a record may have moved since, and its stripe be gone.
-    fn resume_lookup(&mut self, lookup: Lookup<C>) {
+    fn resume_lookup(&mut self, lookup: Lookup) {
         let tag = Self::lookup_key(&lookup).tag();
         if lookup.candidates.iter().all(|&it| self.index.contains(lookup.slot, tag, it)) {
             self.advance_lookup(lookup);
@@ -173,7 +173,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Looks at the candidates, all of which the index names, one by one until one is the key's record.
-    fn advance_lookup(&mut self, mut lookup: Lookup<C>) {
+    fn advance_lookup(&mut self, mut lookup: Lookup) {
         while let Some(location) = lookup.candidates.pop() {
             let (slot, data_index) = self.stripes.place_of(location);
             let stripe = self.stripes.at(slot);
@@ -200,7 +200,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Looks at a candidate in near memory.
-    fn look_near(&mut self, lookup: &mut Lookup<C>, location: Location) -> Nearby {
+    fn look_near(&mut self, lookup: &mut Lookup, location: Location) -> Nearby {
         let (slot, data_index) = self.stripes.place_of(location);
         let mut bytes = std::mem::take(&mut self.near.buffer);
         let mut nearby = Nearby::Unknown;
@@ -225,7 +225,7 @@ impl<C: Command> Engine<C> {
         nearby
     }
 
-    fn fetch_candidate(&mut self, lookup: Lookup<C>, location: Location) {
+    fn fetch_candidate(&mut self, lookup: Lookup, location: Location) {
         let (slot, data_index) = self.stripes.place_of(location);
         let stripe = self.stripes.at(slot);
         let (id, partition, members) = (stripe.id, stripe.partition, stripe.members.clone());
@@ -312,7 +312,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn candidate_unreadable(&mut self, mut lookup: Lookup<C>, location: Option<Location>) {
+    fn candidate_unreadable(&mut self, mut lookup: Lookup, location: Option<Location>) {
         if std::mem::take(&mut lookup.met_damage) && lookup.rereads < READ_AGAIN_MAX {
             lookup.rereads += 1;
             return self.restart_lookup(lookup);
@@ -325,7 +325,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// The object moved or changed while it was looked for.
-    fn restart_lookup(&mut self, mut lookup: Lookup<C>) {
+    fn restart_lookup(&mut self, mut lookup: Lookup) {
         lookup.restarts += 1;
         if lookup.restarts > LOOKUP_RESTARTS_MAX {
             lookup.is_doubtful = true;
@@ -339,7 +339,7 @@ impl<C: Command> Engine<C> {
         self.advance_lookup(lookup);
     }
 
-    fn digest(&self, lookup: &mut Lookup<C>, record: &Record<'_>, location: Location) -> Digest {
+    fn digest(&self, lookup: &mut Lookup, record: &Record<'_>, location: Location) -> Digest {
         if !lookup.shows() {
             return Digest::Unseen;
         }
@@ -349,7 +349,7 @@ impl<C: Command> Engine<C> {
         digest(lookup, record, fetched, idle_s, self.now)
     }
 
-    fn lookup_found(&mut self, mut lookup: Lookup<C>, old: OldRecord, digest: Digest) {
+    fn lookup_found(&mut self, mut lookup: Lookup, old: OldRecord, digest: Digest) {
         let is_gone = matches!(digest, Digest::Expired) && self.is_unsettled(lookup.hash);
         if lookup.shows() && (is_gone || self.may_be_another(&lookup, Some(old.version))) {
             lookup.is_doubtful = true;
@@ -413,7 +413,7 @@ impl<C: Command> Engine<C> {
 
     /// What was written to the key while the index still names the record that was found, as it was not yet compared:
     /// a read that began before may show that one, but not its end. The key may have had a value all the time.
-    fn written_beside(&self, lookup: &Lookup<C>, found: Location) -> Option<Location> {
+    fn written_beside(&self, lookup: &Lookup, found: Location) -> Option<Location> {
         let key = Self::lookup_key(lookup);
         let lock = self.locks.find(key).and_then(|lock| self.locks.get(lock))?;
         let LockPhase::Writing(round) = &lock.phase else { return None };
@@ -424,15 +424,15 @@ impl<C: Command> Engine<C> {
 
     /// Is a write of the key under way that began after the read? It may have seen the value before its end: then there
     /// is one all the time, if it succeeds. So the read follows it.
-    fn is_written_now(&self, command: &C) -> bool {
+    fn is_written_now(&self, command: &BoxCommand) -> bool {
         let lock = self.locks.find(self.key_ref(command.key())).and_then(|lock| self.locks.get(lock));
         // A delete that is to come leaves none.
-        let is_followed = |round: &Round<C>| round.confirmed.is_none() && !round.is_delete_to_come();
+        let is_followed = |round: &Round| round.confirmed.is_none() && !round.is_delete_to_come();
         lock.is_some_and(|lock| matches!(&lock.phase, LockPhase::Writing(round) if is_followed(round)))
     }
 
     /// May there be something else of the key than a record of this version, or than nothing?
-    fn may_be_another(&self, lookup: &Lookup<C>, found: Option<Version>) -> bool {
+    fn may_be_another(&self, lookup: &Lookup, found: Option<Version>) -> bool {
         self.is_overshadowed(lookup.slot, found) || self.is_in_doubt(lookup.hash, lookup.slot, found)
     }
 
@@ -444,7 +444,7 @@ impl<C: Command> Engine<C> {
             || self.is_in_doubt(hash, slot, None)
     }
 
-    fn lookup_absent(&mut self, mut lookup: Lookup<C>) {
+    fn lookup_absent(&mut self, mut lookup: Lookup) {
         let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
         lookup.is_lost |= self.may_be_outlived(slot, tag, hash);
         lookup.is_doubtful |= lookup.shows() && (lookup.is_lost || self.is_absence_doubtful(slot, tag, hash));
@@ -471,14 +471,14 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn answer_absent(&mut self, token: Token, mut command: C) {
+    fn answer_absent(&mut self, token: Token, mut command: BoxCommand) {
         let mut reply = Vec::new();
         let context = ApplyContext { now: self.now, version: Default::default() };
         command.apply(None, &context, &mut reply);
         self.answer_key(token, command, reply);
     }
 
-    pub(in crate::engine) fn refuse(&mut self, token: Token, command: &C, error: StoreError) {
+    pub(in crate::engine) fn refuse(&mut self, token: Token, command: &BoxCommand, error: StoreError) {
         let mut reply = Vec::new();
         command.refuse(error, &mut reply);
         self.count_refused(error);
@@ -487,7 +487,7 @@ impl<C: Command> Engine<C> {
 }
 
 /// The reply to a read that takes no large value and meets one.
-fn deferred<C: Command>(command: &C, object: &Object) -> Option<Reply> {
+fn deferred(command: &BoxCommand, object: &Object) -> Option<Reply> {
     let ObjectData::Striped { manifest, .. } = &object.data else { return None };
     let is_large = manifest.value_bytes > LARGE_VALUE_BYTES;
     let command = if is_large { command.deferred() } else { None };
@@ -506,13 +506,13 @@ pub(in crate::engine) fn old_record(record: &Record<'_>, location: Location, rec
     }
 }
 
-fn digest<C: Command>(lookup: &mut Lookup<C>, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {
+fn digest(lookup: &mut Lookup, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {
     if record.is_over(now.unix_ms) {
         return Digest::Expired;
     }
     let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
     let value_bytes = manifest.as_ref().map_or(record.value.len(), |manifest| manifest.value_bytes);
-    let has_all = |command: &C| manifest.is_none() || command.wants() != Wants::Value;
+    let has_all = |command: &BoxCommand| manifest.is_none() || command.wants() != Wants::Value;
     if let LookupPurpose::Read { command, .. } = &mut lookup.purpose
         && has_all(command)
     {

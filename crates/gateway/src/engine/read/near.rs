@@ -25,7 +25,6 @@ use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{NearMemory, NodeRequest};
 use smallvec::SmallVec;
 
-use crate::command::Command;
 use crate::engine::sessions::nodes::SessionId;
 use crate::engine::state::index::StripeSlot;
 use crate::engine::state::stripes::StripePhase;
@@ -93,7 +92,7 @@ pub struct NearMemories {
     parts: Vec<u8>,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// What a node offered: the server opens it, if it can, and says so.
     pub fn poll_near_offer(&mut self) -> Option<(SessionId, NearOffer)> {
         self.near.offers.pop_front()

@@ -25,7 +25,6 @@ use smallvec::SmallVec;
 use super::again::Excluded;
 use super::distrust;
 use super::fetch::{FetchPurpose, Wanted};
-use crate::command::Command;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::write::manifest::open_piece;
 use crate::engine::{Engine, What};
@@ -116,7 +115,7 @@ fn each(chunks: Chunks) -> impl Iterator<Item = usize> {
     (0..Chunks::BITS as usize).filter(move |chunk| chunks >> chunk & 1 == 1)
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Reads these pieces of a stripe.
     pub(in crate::engine) fn start_pieces(&mut self, wanted: Wanted, pieces: Chunks) {
         let policy = *self.policy(wanted.partition);

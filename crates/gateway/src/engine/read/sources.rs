@@ -15,13 +15,12 @@ use shorttail_units::NodeId;
 use smallvec::SmallVec;
 
 use super::fetch::{Wanted, Way};
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::{DEGRADED_GUESS_BYTES, DEGRADED_GUESS_BYTES_MAX};
 
 type Chunks = SmallVec<[usize; 24]>;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(super) fn way_to(&mut self, wanted: &Wanted, excluded: u128) -> Way {
         let node = wanted.members[wanted.data_index];
         let policy = *self.policy(wanted.partition);
@@ -241,7 +240,6 @@ mod tests {
     use shorttail_units::{CodeShape, Now, OpNumber, PartitionId, StripeId};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::limits::OUTSTANDING_BYTES_MAX;
     use crate::engine::read::fetch::{Extent, FetchPurpose};
     use crate::engine::sessions::nodes::NodePhase;
@@ -249,12 +247,12 @@ mod tests {
 
     const MEMBERS: u16 = 6;
 
-    fn engine() -> Engine<AnyCommand> {
+    fn engine() -> Engine {
         engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), MEMBERS)
     }
 
     /// A chunk of a stripe that lies on the nodes in their order.
-    fn wanted(engine: &Engine<AnyCommand>, data_index: usize) -> Wanted {
+    fn wanted(engine: &Engine, data_index: usize) -> Wanted {
         Wanted {
             stripe: StripeId::default(),
             shape: engine.config.shape,
@@ -270,7 +268,7 @@ mod tests {
     }
 
     /// Other cores of the gateway say that these are slow, the first one most.
-    fn call_slow(engine: &mut Engine<AnyCommand>, nodes: &[u16]) {
+    fn call_slow(engine: &mut Engine, nodes: &[u16]) {
         let report = |(place, &node): (usize, &u16)| Opinion {
             node: NodeId(node),
             class: Class::Read,
@@ -282,11 +280,11 @@ mod tests {
         engine.handle_opinions(Now { mono_us: 1_000, ..Now::default() }, &Opinions { reports });
     }
 
-    fn fill(engine: &mut Engine<AnyCommand>, node: u16) {
+    fn fill(engine: &mut Engine, node: u16) {
         engine.monitor.sent(NodeId(node), Class::Read, OUTSTANDING_BYTES_MAX as u32, 0);
     }
 
-    fn is_direct(engine: &mut Engine<AnyCommand>, data_index: usize) -> bool {
+    fn is_direct(engine: &mut Engine, data_index: usize) -> bool {
         let wanted = wanted(engine, data_index);
         let is_direct = engine.way_to(&wanted, 0) == Way::Direct;
         assert_eq!(engine.goes_round(&wanted), !is_direct);

@@ -14,7 +14,6 @@ use smallvec::SmallVec;
 
 use super::cleaner::Mode;
 use super::unreadable::Sight;
-use crate::command::Command;
 use crate::engine::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, HOPELESS_LOOKS_MAX, SHARE_LOOKS_MAX,
     TOMBSTONE_LOOK_US,
@@ -25,7 +24,7 @@ use crate::engine::write::log::Purpose;
 use crate::engine::write::stalled::Kind;
 use crate::engine::{Engine, WhenFull};
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// The oldest stripe of a partition that has a stripe for its void record, if there is such a one; rather one of
     /// small values than one with the manifests of large ones, and one that needs no tombstones.
     pub(super) fn choose_relief(&mut self) -> Option<StripeSlot> {

@@ -21,7 +21,6 @@ use shorttail_units::{OpNumber, PartitionId, StripeId};
 
 use super::doomed::Doomed;
 use super::reserve::Urgency;
-use crate::command::Command;
 use crate::engine::limits::{
     JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
 };
@@ -139,7 +138,7 @@ enum Step {
     Damaged,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Starts emptying a stripe whose phase is Leaving. `settled`: what in it is dealt with already.
     pub(in crate::engine) fn start_leaving(&mut self, slot: StripeSlot, settled: HashSet<Location>) {
         self.start_job(slot, Mode::Move, settled);

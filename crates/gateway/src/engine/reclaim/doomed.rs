@@ -13,7 +13,6 @@
 
 use shorttail_units::PartitionId;
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::state::index::Tag;
 use crate::engine::write::lock::OldRecord;
@@ -27,7 +26,7 @@ pub struct Doomed {
     pub is_expired: bool,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Does the index still name the object there?
     pub(super) fn is_in_place(&self, doomed: &Doomed) -> bool {
         let key = self.key_ref(&doomed.key);

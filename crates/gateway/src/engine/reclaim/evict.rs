@@ -14,7 +14,6 @@
 
 use shorttail_units::StripeId;
 
-use crate::command::Command;
 use crate::engine::limits::{EVICTIONS_MAX, EXPIRY_LOOKS_MAX};
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::state::index::Tag;
@@ -78,7 +77,7 @@ impl Evictions {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Changes what happens when memory is full, from now on.
     pub fn set_when_full(&mut self, when_full: WhenFull) {
         self.config.when_full = when_full;
@@ -226,7 +225,6 @@ mod tests {
     use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs, Version};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::limits::{TICK_US, UNSEALED_MAX};
     use crate::engine::state::index::StripeSlot;
     use crate::engine::state::stripes::{Stripe, StripePhase};
@@ -247,20 +245,20 @@ mod tests {
     }
 
     /// Large values, older than the packed stripes that hold their manifests, which the owner has at hand.
-    fn engine_of_large(count: u64, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+    fn engine_of_large(count: u64, expiry: Option<UnixMs>) -> Engine {
         let names = (0..count).map(|number| format!("key{number}").into_bytes());
         engine_of_values(names.collect(), expiry)
     }
 
     /// The same, whose keys are all of the first partition.
-    fn engine_of_first(count: usize, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+    fn engine_of_first(count: usize, expiry: Option<UnixMs>) -> Engine {
         let engine = engine_of_ready_nodes(shape(), 2);
         let is_of_first = |name: &Vec<u8>| engine.config.partition_of(engine.key_ref(name).slot) == PartitionId(0);
         let names = (0..).map(|number| format!("key{number}").into_bytes()).filter(is_of_first);
         engine_of_values(names.take(count).collect(), expiry)
     }
 
-    fn engine_of_values(names: Vec<Vec<u8>>, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+    fn engine_of_values(names: Vec<Vec<u8>>, expiry: Option<UnixMs>) -> Engine {
         let mut engine = engine_of_ready_nodes(shape(), 2);
         let mut held_in = None;
         for (number, bytes) in (0..).zip(names) {
@@ -299,7 +297,7 @@ mod tests {
     }
 
     /// So many stripes of each partition wait for their seals that nothing can be written.
-    fn hold_seals(engine: &mut Engine<AnyCommand>, partitions: &[u16]) -> Vec<StripeSlot> {
+    fn hold_seals(engine: &mut Engine, partitions: &[u16]) -> Vec<StripeSlot> {
         let mut held = Vec::new();
         for partition in partitions.iter().copied().map(PartitionId) {
             for _ in 0..UNSEALED_MAX {
@@ -313,7 +311,7 @@ mod tests {
         held
     }
 
-    fn turn(engine: &mut Engine<AnyCommand>) {
+    fn turn(engine: &mut Engine) {
         let mut now = engine.now;
         (now.mono_us, now.unix_ms) = (now.mono_us + TICK_US, OVER);
         engine.end_turn(now);
@@ -393,7 +391,7 @@ mod tests {
     }
 
     /// A sealed stripe, full of what is alive.
-    fn full_stripe(engine: &mut Engine<AnyCommand>, counter: u64, partition: u16) -> StripeSlot {
+    fn full_stripe(engine: &mut Engine, counter: u64, partition: u16) -> StripeSlot {
         let id = StripeId::new(Epoch(1), counter);
         let mut stripe = Stripe::inherited(id, PartitionId(partition), members(), Box::from([60_000]));
         (stripe.live_bytes, stripe.live_count) = (60_000, 1);

@@ -24,7 +24,6 @@ use shorttail_wire::node::NodeRequest;
 
 use super::doomed::Doomed;
 use super::reserve::Urgency;
-use crate::command::Command;
 use crate::engine::limits::{FREES_ASKED_MAX, FREES_OF_TURN_MAX};
 use crate::engine::state::index::StripeSlot;
 use crate::engine::write::log::Purpose;
@@ -214,7 +213,7 @@ impl Voids {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Nothing in a stripe is alive any more, but what is evicted with it.
     pub(in crate::engine) fn declare_void(&mut self, slot: StripeSlot, doomed: Vec<Doomed>) {
         let stripe = self.stripes.at(slot);

@@ -18,11 +18,10 @@ use std::collections::BTreeSet;
 use shorttail_units::{NodeId, OpNumber, StripeId};
 use shorttail_wire::node::{NodeRequest, Refusal};
 
-use crate::command::Command;
 use crate::engine::state::index::StripeSlot;
 use crate::engine::{Engine, What, Work};
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Starts to close an emptied stripe on its members; false: it cannot be done now.
     pub(super) fn rescind(&mut self, slot: StripeSlot) -> bool {
         let stripe = self.stripes.at(slot);

@@ -18,7 +18,6 @@
 
 use smallvec::SmallVec;
 
-use crate::command::Command;
 use crate::engine::limits::{CRAMPED_STRIPES, DELETE_PART, DELETE_PART_MAX};
 use crate::engine::sessions::nodes::Node;
 use crate::engine::{Engine, WhenFull};
@@ -63,7 +62,7 @@ fn stripes_that_fit(rooms: &[u64], member_count: u64) -> u64 {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Is there memory for what clients write, and for deletes?
     pub(in crate::engine) fn look_at_room(&mut self) {
         let spare = self.spare_stripes();
@@ -171,12 +170,11 @@ mod tests {
     use shorttail_units::{CodeShape, PartitionId};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::state::testing::engine_of_ready_nodes;
     use crate::engine::write::log::PlaceError;
 
     /// Nodes with room for so many chunks, in RS(2,2), where clients leave six stripes.
-    fn engine(rooms: &[u64]) -> Engine<AnyCommand> {
+    fn engine(rooms: &[u64]) -> Engine {
         let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(2, 2).expect("a code"), rooms.len() as u16);
         let chunk_bytes = engine.chunk_room_bytes(engine.config.chunk_bytes);
         for (node, room) in engine.nodes.iter_mut().zip(rooms) {

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use shorttail_codes::Code;
 use shorttail_units::{PartitionId, StripeId};
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::{JOB_RETRY_US, SHARE_LOOKS_MAX};
 use crate::engine::state::index::StripeSlot;
@@ -36,7 +35,7 @@ pub struct PassedOver {
     until_us: u64,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(super) fn sight(&mut self) -> Sight {
         let is_all_there = !self.repair.lacks_any() && self.nodes.iter().all(|node| self.nodes.is_reachable(node.id));
         Sight { code: self.codes.get(self.config.shape), is_all_there }

@@ -17,12 +17,11 @@ use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{InspectReport, NodeRequest, Refusal};
 
 use super::queue::Reparable;
-use crate::command::Command;
 use crate::engine::limits::SUSPECTED_MAX;
 use crate::engine::sessions::node_session::ToldEarly;
 use crate::engine::{Engine, What};
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Something about a chunk of a stripe on this node was wrong.
     pub(in crate::engine) fn suspect_chunk(&mut self, node: NodeId, stripe: StripeId) {
         if self.chunk_of(node, stripe).is_some_and(|chunk| self.repair.lacks(stripe) & 1 << chunk == 0)

@@ -19,7 +19,6 @@ use shorttail_units::{CodeShape, NodeId, StripeId};
 
 use super::losing::Walk;
 use super::moving::Planned;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::{
     LEVEL_BEGIN_CHUNKS, LEVEL_BEGIN_LOOKS, LEVEL_BEGIN_PERCENT, LEVEL_END_CHUNKS, LEVEL_END_PERCENT, LEVEL_LOOK_US,
@@ -64,7 +63,7 @@ impl Off {
 /// Nodes that are compared with each other, and the bytes in use on each.
 type Group = Vec<(NodeId, u64)>;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Open stripes leave nodes that drain: they are sealed as they are, and move then.
     pub(super) fn leave_draining(&mut self) {
         if self.moves.draining.is_empty() || !self.can_spare_draining() {

@@ -16,7 +16,6 @@ use std::collections::VecDeque;
 use shorttail_units::{CodeShape, NodeId, StripeId};
 use smallvec::SmallVec;
 
-use crate::command::Command;
 use crate::engine::limits::LOSING_LOOKS_MAX;
 use crate::engine::state::index::StripeSlot;
 use crate::engine::{Engine, Phase};
@@ -50,7 +49,7 @@ impl AllLosing {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// The memory that a node had is gone, and with it the chunks of every stripe that it is a member of.
     pub(in crate::engine) fn lose_chunks_of(&mut self, node: NodeId) {
         if matches!(self.phase, Phase::Gathering(_)) {
@@ -134,7 +133,7 @@ mod tests {
             let id = StripeId::new(Epoch(1), number);
             engine.stripes.insert(Stripe::inherited(id, PartitionId(0), members.clone(), Box::from([0; 4])));
         }
-        let told = |engine: &Engine<crate::any::AnyCommand>| {
+        let told = |engine: &Engine| {
             let stats = engine.stats();
             (stats.lost_of_readable_max, stats.lost_of_stripe_max)
         };

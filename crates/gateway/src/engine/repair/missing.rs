@@ -9,7 +9,6 @@ use shorttail_units::{CodeShape, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkKind, ChunkReport};
 
 use super::queue::{AwayCount, Facts, Reparable};
-use crate::command::Command;
 use crate::engine::limits::AWAY_LOOKS_MAX;
 use crate::engine::sessions::node_session::ChunkScan;
 use crate::engine::sessions::nodes::SessionId;
@@ -19,7 +18,7 @@ use crate::engine::takeover::recovery::census_of;
 use crate::engine::write::log::Purpose;
 use crate::engine::write::striped::StripedObject;
 use crate::engine::{Engine, Phase};
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Is what a packed stripe lacks to be rebuilt? So it is while jobs empty it: that may take as long as there is no
     /// memory. What was not sealed is emptied from the owner's memory, and what is void needs nothing.
     pub(in crate::engine) fn is_to_stay_whole(&self, stripe: &Stripe<Purpose>) -> bool {

@@ -33,7 +33,6 @@ use super::levelling::Off;
 use super::losing::Walk;
 use super::queue::{Facts, Reparable};
 use super::rate::Rate;
-use crate::command::Command;
 use crate::engine::limits::{
     LEVEL_LOOK_US, MOVE_LOOKS_MAX, REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
 };
@@ -173,7 +172,7 @@ impl Moves {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Which nodes are to be emptied: they get nothing new, and what they hold goes elsewhere.
     pub fn handle_draining(&mut self, nodes: &BTreeSet<NodeId>) {
         if self.moves.draining != *nodes {

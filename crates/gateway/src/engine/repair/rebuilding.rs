@@ -26,7 +26,6 @@ use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
 use super::queue::{Facts, Reparable};
-use crate::command::Command;
 use crate::engine::limits::{
     REBUILD_ASK_US, REPAIR_BEHIND_MAX, REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX,
     REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, REPAIR_SLOW_US, REPAIR_STUCK_LOOKS,
@@ -113,7 +112,7 @@ enum Look {
     },
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Gives orders as long as there are nodes that take them: a few at a time, so that clients wait for none of it.
     pub(in crate::engine) fn give_orders(&mut self) {
         self.lose_some();

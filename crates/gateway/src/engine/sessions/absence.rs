@@ -18,7 +18,6 @@ use std::fmt;
 use shorttail_units::{NodeId, StripeId};
 
 use super::nodes::NodePhase;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::STEPS_KEPT_MAX;
 
@@ -100,7 +99,7 @@ impl Absences {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A node's session is lost: to be called while its phase still tells whether it was used.
     pub(super) fn note_away(&mut self, id: NodeId) {
         let was_used = self.nodes.get(id).is_some_and(|node| !node.phase.is_greeting());

@@ -8,7 +8,6 @@ use super::late::{Late, Owing};
 use super::node_session::{Session, is_unhurried};
 use super::nodes::{NodePhase, SessionId};
 use super::watch::class_of;
-use crate::command::Command;
 use crate::engine::limits::{
     BATCH_BYTES_MAX, GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, TALKING_DEADLINES, USAGE_US,
 };
@@ -22,7 +21,7 @@ pub(in crate::engine) fn append_tag(stripe: StripeId) -> u64 {
     stripe.raw() | APPEND_TAG
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// The nodes of the cluster, from configuration or from the coordinator. Known ones stay as they are.
     pub fn handle_nodes(&mut self, nodes: &[NodeId]) {
         for &node in nodes {

@@ -9,7 +9,6 @@ use shorttail_wire::node::{ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL
 
 use super::node_session::{ChunkScan, Session, ToldEarly};
 use super::nodes::{NodePhase, SessionId};
-use crate::command::Command;
 use crate::engine::limits::FENCE_AGAIN_US;
 use crate::engine::read::near::NearOffer;
 use crate::engine::takeover::lease::Voter;
@@ -20,7 +19,7 @@ use crate::engine::{Engine, Phase, What};
 /// Chunk reports asked for at once; each has at most 200 bytes.
 const SCAN_COUNT: u16 = 1024;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// The server connected a session.
     pub fn handle_session_opened(&mut self, now: shorttail_units::Now, id: SessionId) {
         self.set_now(now);
@@ -331,7 +330,6 @@ mod tests {
     use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, Now, StripeId};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::reclaim::freeing::VoidRecord;
     use crate::engine::state::testing::engine_of_one_node;
     use crate::engine::takeover::lease::{Lease, LeaseConfig};
@@ -341,7 +339,7 @@ mod tests {
     fn a_core_that_the_node_does_not_have_does_not_greet() {
         let mut engine = engine_of_one_node();
         let hello = |core_count| HelloReply { core_count, ..hello_of_life(1) };
-        let greets = |engine: &mut Engine<AnyCommand>, core, core_count| {
+        let greets = |engine: &mut Engine, core, core_count| {
             engine.greeted(SessionId { node: NodeId(0), core }, &hello(core_count));
             let session = engine.nodes.session(SessionId { node: NodeId(0), core });
             session.is_some_and(|session| session.incarnation.is_some())
@@ -392,7 +390,7 @@ mod tests {
         let voter = |incarnation| Voter { node: NodeId(0), incarnation: Incarnation(incarnation) };
         let terms = |incarnation| Terms { voters: vec![voter(incarnation)], before: Vec::new() };
         engine.handle_terms(Now::default(), terms(1));
-        let fences = |engine: &mut Engine<AnyCommand>, mono_us| {
+        let fences = |engine: &mut Engine, mono_us| {
             engine.now.mono_us = mono_us;
             engine.advance_ownership();
             engine.awaited.iter().filter(|(_, awaited)| matches!(awaited.what, What::Fence { .. })).count()
@@ -422,9 +420,7 @@ mod tests {
     fn an_answer_to_a_scan_that_was_given_up_counts_for_nothing() {
         let mut engine = engine_of_one_node();
         let id = SessionId { node: NodeId(0), core: 0 };
-        let covers = |engine: &Engine<AnyCommand>| {
-            engine.nodes.session(id).and_then(|session| Some(session.scan.as_ref()?.change))
-        };
+        let covers = |engine: &Engine| engine.nodes.session(id).and_then(|session| Some(session.scan.as_ref()?.change));
         engine.scan_from(id, 7);
         let given_up = engine.scan_count;
         engine.scan_from(id, 0);

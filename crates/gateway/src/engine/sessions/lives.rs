@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 
 use shorttail_units::{Incarnation, NodeId};
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::UNSTEADY_US;
 
@@ -51,7 +50,7 @@ impl Lives {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A node is in this life, and those before it are over.
     pub fn handle_life(&mut self, node: NodeId, life: Incarnation) {
         self.lives.note(node, life, self.now.mono_us);

@@ -4,7 +4,6 @@
 
 use shorttail_units::NodeId;
 
-use crate::command::Command;
 use crate::engine::limits::{GATHER_US, GIVE_WAY_US_MAX};
 use crate::engine::{Engine, SessionId};
 
@@ -57,7 +56,7 @@ impl Pacing {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Does repair put off what it has to do to the next turn? In this one clients were served: whoever gets a reply
     /// may be waiting for this very processor.
     pub(in crate::engine) fn gives_way(&mut self) -> bool {

@@ -8,11 +8,10 @@
 
 use shorttail_units::Now;
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::{PAUSE_US, TICK_US};
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// It is `now`, as of the turn that begins or goes on.
     pub(in crate::engine) fn set_now(&mut self, now: Now) {
         let before_us = std::mem::replace(&mut self.now, now).mono_us;

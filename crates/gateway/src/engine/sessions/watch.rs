@@ -16,7 +16,6 @@ use shorttail_policy::Policy;
 use shorttail_units::{NodeId, Now, PartitionId};
 use shorttail_wire::node::NodeRequest;
 
-use crate::command::Command;
 use crate::engine::limits::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, VERDICTS_KEPT_MAX};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, What};
@@ -54,7 +53,7 @@ pub struct Watched<'a> {
     pub writes: &'a Histogram,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub fn watched(&self, node: NodeId) -> Watched<'_> {
         Watched {
             fail_slow: self.monitor.is_fail_slow(node),

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use super::index::StripeSlot;
 use super::limits::OPEN_MAX;
 use super::stripes::StripePhase;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::repair::queue::Reparable;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// # Panics
     /// When a claim does not hold.
     pub fn check_invariants(&self) {

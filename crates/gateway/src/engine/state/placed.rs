@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 
 use shorttail_units::{Incarnation, NodeId, StripeId};
 
-use crate::command::Command;
 use crate::engine::{Engine, What};
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// What is under way with a node: stripes that have it as a member and were never sealed, be it that they are
     /// emptied, and those of which it owes an answer to an open, an install or a seal.
     pub fn unsettled_with(&self, node: NodeId) -> BTreeSet<StripeId> {

@@ -14,39 +14,33 @@
 use std::collections::VecDeque;
 
 use super::limits::{HELD_BYTES_MAX, HELD_COUNT_MAX, HELD_US_MAX};
-use crate::command::{Access, Command, StoreError};
+use crate::command::{Access, BoxCommand, StoreError};
 use crate::engine::Token;
 use crate::request::{KeyspaceReply, Reply};
 
 #[derive(Debug)]
-struct Waiting<C> {
+struct Waiting {
     token: Token,
     reply: Reply,
     /// Who asked, of a reply about one key.
-    command: Option<C>,
+    command: Option<BoxCommand>,
     since_us: u64,
 }
 
-#[derive(Debug)]
-pub(in crate::engine) struct Replies<C> {
-    waiting: VecDeque<Waiting<C>>,
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Replies {
+    waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// Errors say nothing that could be wrong, and leave at once.
     errors: VecDeque<(Token, Reply)>,
-}
-
-impl<C> Default for Replies<C> {
-    fn default() -> Self {
-        Replies { waiting: VecDeque::new(), waiting_bytes: 0, errors: VecDeque::new() }
-    }
 }
 
 fn bytes_of(reply: &Reply) -> usize {
     if let Reply::Bytes(bytes) = reply { bytes.len() } else { 0 }
 }
 
-impl<C: Command> Replies<C> {
-    pub fn push(&mut self, token: Token, reply: Reply, command: Option<C>, now_us: u64) {
+impl Replies {
+    pub fn push(&mut self, token: Token, reply: Reply, command: Option<BoxCommand>, now_us: u64) {
         self.waiting_bytes += bytes_of(&reply);
         self.waiting.push_back(Waiting { token, reply, command, since_us: now_us });
     }
@@ -80,7 +74,7 @@ impl<C: Command> Replies<C> {
         Some((token, without_proof(reply, command)))
     }
 
-    fn pop(&mut self) -> Option<Waiting<C>> {
+    fn pop(&mut self) -> Option<Waiting> {
         let waiting = self.waiting.pop_front()?;
         self.waiting_bytes -= bytes_of(&waiting.reply);
         Some(waiting)
@@ -88,7 +82,7 @@ impl<C: Command> Replies<C> {
 }
 
 /// What is said instead of a reply that may be wrong.
-fn without_proof<C: Command>(reply: Reply, command: Option<C>) -> Reply {
+fn without_proof(reply: Reply, command: Option<BoxCommand>) -> Reply {
     match reply {
         Reply::Bytes(mut bytes) => {
             let command = command.expect("a reply about one key is kept with who asked");
@@ -113,9 +107,10 @@ fn error_of(is_write: bool) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{ApplyContext, Effect, ObjectRef, Wants};
+    use crate::command::{ApplyContext, Command, Effect, ObjectRef, Wants};
     use crate::request::RequestId;
 
+    #[derive(Debug)]
     struct Verb(Access);
 
     impl Command for Verb {
@@ -140,14 +135,18 @@ mod tests {
         }
     }
 
+    fn verb(access: Access) -> BoxCommand {
+        Box::new(Verb(access))
+    }
+
     fn token(seq: u64) -> Token {
         Token { connection: 1, id: RequestId { seq, part: 0 } }
     }
 
-    fn replies() -> Replies<Verb> {
+    fn replies() -> Replies {
         let mut replies = Replies::default();
-        replies.push(token(1), Reply::Bytes(b"value".to_vec()), Some(Verb(Access::Read)), 0);
-        replies.push(token(2), Reply::Bytes(b"stored".to_vec()), Some(Verb(Access::Write)), 10);
+        replies.push(token(1), Reply::Bytes(b"value".to_vec()), Some(verb(Access::Read)), 0);
+        replies.push(token(2), Reply::Bytes(b"stored".to_vec()), Some(verb(Access::Write)), 10);
         replies.push(token(3), Reply::Group(Ok(true)), None, 20);
         replies
     }
@@ -179,7 +178,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_in_number_and_bytes() {
         let mut replies = replies();
-        replies.push(token(4), Reply::Bytes(vec![0; HELD_BYTES_MAX]), Some(Verb(Access::Read)), 0);
+        replies.push(token(4), Reply::Bytes(vec![0; HELD_BYTES_MAX]), Some(verb(Access::Read)), 0);
         let mut overdue = std::iter::from_fn(|| replies.next_overdue(0, false));
         assert_eq!(overdue.by_ref().count(), 2, "without these two the others are within the bound");
     }

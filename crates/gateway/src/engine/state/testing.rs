@@ -5,7 +5,6 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, PartitionId, Str
 use super::index::{Location, StripeSlot};
 use super::pool::PoolKey;
 use super::stripes::{Stripe, StripePhase};
-use crate::any::AnyCommand;
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::sessions::nodes::NodePhase;
 use crate::engine::write::lock::{End, Object, ObjectData, Old, OldRecord, Round};
@@ -17,7 +16,7 @@ use crate::request::Request;
 use crate::session::{Session, Settings, Shared};
 
 /// An engine of the code (1, 1) that knows one node and has reached none.
-pub fn engine_of_one_node() -> Engine<AnyCommand> {
+pub fn engine_of_one_node() -> Engine {
     let shape = CodeShape::reed_solomon(1, 1).expect("a code");
     let mut engine = Engine::new(EngineConfig::new(shape, Epoch(1), ClusterId(7), 2), Now::default());
     engine.handle_nodes(&[NodeId(0)]);
@@ -25,7 +24,7 @@ pub fn engine_of_one_node() -> Engine<AnyCommand> {
 }
 
 /// An engine that serves nothing yet, with so many nodes that are ready and empty.
-pub fn engine_of_ready_nodes(shape: CodeShape, node_count: u16) -> Engine<AnyCommand> {
+pub fn engine_of_ready_nodes(shape: CodeShape, node_count: u16) -> Engine {
     let config = EngineConfig::new(shape, Epoch(2), ClusterId(7), node_count);
     let mut engine = Engine::new(config, Now::default());
     engine.handle_nodes(&(0..node_count).map(NodeId).collect::<Vec<_>>());
@@ -38,12 +37,12 @@ pub fn engine_of_ready_nodes(shape: CodeShape, node_count: u16) -> Engine<AnyCom
 }
 
 /// A turn ends, so many microseconds after the last one.
-pub fn turn_after(engine: &mut Engine<AnyCommand>, us: u64) {
+pub fn turn_after(engine: &mut Engine, us: u64) {
     engine.end_turn(Now { mono_us: engine.now.mono_us + us, ..engine.now });
 }
 
 /// Memory for so many more stripes, which is little.
-pub fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
+pub fn leave_room(engine: &mut Engine, stripe_count: u64) {
     let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
     engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
     engine.look_at_room();
@@ -51,7 +50,7 @@ pub fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
 }
 
 /// A stripe of a key's partition was left before it was sealed.
-pub fn leave_stripe(engine: &mut Engine<AnyCommand>, key: &[u8]) -> StripeId {
+pub fn leave_stripe(engine: &mut Engine, key: &[u8]) -> StripeId {
     let id = engine.take_stripe_ids(1);
     let open = OpenStripe::new(engine.config.shape, engine.config.chunk_bytes);
     let members = (0..engine.config.member_count() as u16).map(NodeId).collect();
@@ -63,7 +62,7 @@ pub fn leave_stripe(engine: &mut Engine<AnyCommand>, key: &[u8]) -> StripeId {
 }
 
 /// No record finds a place in this partition, until one of its stripes that take no appends is sealed or left.
-pub fn leave_no_room(engine: &mut Engine<AnyCommand>, full: PartitionId) {
+pub fn leave_no_room(engine: &mut Engine, full: PartitionId) {
     while !engine.waits_for_seals(full) {
         engine.open_stripe(full, Urgency::Client).expect("there is room");
     }
@@ -71,7 +70,7 @@ pub fn leave_no_room(engine: &mut Engine<AnyCommand>, full: PartitionId) {
 }
 
 /// All that was sent of an unsealed stripe is confirmed.
-pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
+pub fn confirm_all(engine: &mut Engine, slot: StripeSlot) {
     let stripe = engine.stripes.at(slot);
     let (id, members) = (stripe.id, stripe.members.clone());
     let last = stripe.open.as_ref().expect("its bytes").last_op();
@@ -83,7 +82,7 @@ pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
 }
 
 /// The same of every stripe, and those that are full are sealed.
-pub fn confirm_seals(engine: &mut Engine<AnyCommand>) {
+pub fn confirm_seals(engine: &mut Engine) {
     engine.flush_logs();
     for slot in engine.stripes.unsealed().to_vec() {
         confirm_all(engine, slot);
@@ -95,7 +94,7 @@ pub fn confirm_seals(engine: &mut Engine<AnyCommand>) {
 }
 
 /// What a round wrote is there, and what it replaced cannot be read; where it is.
-pub fn confirm_in_doubt(engine: &mut Engine<AnyCommand>, lock: PoolKey) -> StripeSlot {
+pub fn confirm_in_doubt(engine: &mut Engine, lock: PoolKey) -> StripeSlot {
     let slot = engine.stripes.unsealed()[0];
     confirm_all(engine, slot);
     let version = engine.round_mut(lock).expect("it is being compared").version;
@@ -104,14 +103,14 @@ pub fn confirm_in_doubt(engine: &mut Engine<AnyCommand>, lock: PoolKey) -> Strip
 }
 
 /// A client asks this, in memcached's words, and it is sent to the nodes.
-pub fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
+pub fn ask(engine: &mut Engine, input: &[u8]) {
     ask_as(engine, 1, input);
 }
 
 /// The same, over this connection.
-pub fn ask_as(engine: &mut Engine<AnyCommand>, connection: u64, input: &[u8]) {
+pub fn ask_as(engine: &mut Engine, connection: u64, input: &[u8]) {
     let mut asked = Vec::new();
-    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request.map(AnyCommand::from)));
+    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request));
     let mut shared = Shared::new(Settings::default());
     MemcachedSession::default().handle_input(Default::default(), &mut shared, input, &mut sink);
     for (id, request) in asked {
@@ -121,7 +120,7 @@ pub fn ask_as(engine: &mut Engine<AnyCommand>, connection: u64, input: &[u8]) {
 }
 
 /// A round that touches the object with this manifest: it keeps the value.
-pub fn touch_of(manifest: Manifest) -> Round<AnyCommand> {
+pub fn touch_of(manifest: Manifest) -> Round {
     let data = ObjectData::Striped { manifest: manifest.clone(), value: None };
     let object =
         Object { data, flags: 0, expiry: None, cas: 1, attributes: Default::default(), fetched: false, idle_s: 0 };
@@ -135,7 +134,7 @@ pub fn touch_of(manifest: Manifest) -> Round<AnyCommand> {
     Round { end: End::Store(object), ..Round::ending(old, Default::default(), None) }
 }
 
-impl Engine<AnyCommand> {
+impl Engine {
     /// A floor is durable in every partition.
     pub fn apply_floor(&mut self, floor: Version) {
         let partitions = self.config.partitions.iter().copied().collect();

@@ -7,13 +7,12 @@ use shorttail_wire::node::ChunkKind;
 
 use super::census::Census;
 use super::picture::{Picture, StripedFound};
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::repair::queue::{Facts, Reparable};
 use crate::engine::state::stripes::StripePhase;
 use crate::engine::write::striped::StripedObject;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Makes the picture this owner's own; answers which stripes are void. `away`: nodes that may come back with more.
     pub(super) fn adopt(
         &mut self,

@@ -25,7 +25,6 @@ use shorttail_units::{PartitionId, Slot, StripeId, Version};
 use super::newest::KeyId;
 use super::picture::Picture;
 use super::reconstruct::Content;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::state::config::EngineConfig;
 use crate::engine::state::stripes::Stripe;
@@ -85,7 +84,7 @@ impl Doubts {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// May the next owner find something else of this key?
     pub(in crate::engine) fn is_in_doubt(&self, hash: u64, slot: Slot, found: Option<Version>) -> bool {
         let doubts = self.completing.as_ref().map(|completing| &completing.doubts);

@@ -11,13 +11,13 @@
 
 use shorttail_units::Now;
 
-use crate::command::{Command, StoreError};
+use crate::command::StoreError;
 use crate::engine::Engine;
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::write::lock::{LockPhase, Locks, Waiting};
 use crate::request::Reply;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Answers all that is not answered; nothing is outstanding then. The engine takes no input any more.
     pub fn give_up_all(&mut self, now: Now) {
         self.set_now(now);

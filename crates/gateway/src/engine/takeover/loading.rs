@@ -21,7 +21,6 @@ use super::picture::{Loaded, Picture};
 use super::reconstruct::{Content, whole_chunk};
 use super::synchronise::Parts;
 use super::witness::is_first_id;
-use crate::command::Command;
 use crate::engine::read::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use crate::engine::write::manifest::Manifest;
 use crate::engine::{Engine, Phase, Work};
@@ -123,7 +122,7 @@ pub(super) enum Verdict {
     Hopeless,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Everything that nodes hold and that is not in the picture is read.
     pub(super) fn begin_loading(&mut self) {
         self.forget_unheard();
@@ -483,7 +482,6 @@ mod tests {
     use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::NodePhase;
     use crate::engine::sessions::nodes::SessionId;
     use crate::engine::state::testing::engine_of_ready_nodes;
@@ -491,7 +489,7 @@ mod tests {
 
     /// An heir that hears seven of ten nodes: the others were given up long ago, but one, which is away. A member of a
     /// stripe was never given its chunk, and of the others so many have not sealed theirs.
-    fn heir(unsealed_count: u16) -> (Engine<AnyCommand>, StripeId) {
+    fn heir(unsealed_count: u16) -> (Engine, StripeId) {
         let shape = CodeShape::reed_solomon(4, 2).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 10);
         let (stripe, partition) = (StripeId::new(Epoch(1), 7), PartitionId(0));

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use shorttail_codes::Code;
 use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::state::index::StripeSlot;
 
@@ -34,7 +33,7 @@ pub struct Losses {
     stripes: BTreeMap<StripeId, LostStripe>,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(super) fn note_loss(&mut self, id: StripeId, partition: PartitionId, holders: Arc<[NodeId]>) {
         self.losses.stripes.insert(id, LostStripe { partition, holders, is_flushed: false });
     }
@@ -164,7 +163,7 @@ mod tests {
         let horizon = StripeId::new(Epoch(1), 3).raw().to_le_bytes();
         let version = Version::new(Epoch(1), 1);
         let tombstone = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, version) };
-        let is_kept = |engine: &Engine<crate::any::AnyCommand>| {
+        let is_kept = |engine: &Engine| {
             let is_needed = engine.is_needed(PartitionId(3), own, &tombstone);
             (is_needed, engine.may_hold_older(slot), engine.oldest_beside(PartitionId(3), own))
         };
@@ -177,7 +176,7 @@ mod tests {
         assert_eq!(is_kept(&engine), (true, true, Some(lost)));
         // A flush ends the loss; until that is durable the stripe may be found by the next owner.
         engine.end_losses(&BTreeSet::from([PartitionId(3)]));
-        let slot_in = |engine: &Engine<_>, partition| {
+        let slot_in = |engine: &Engine, partition| {
             let slots = (0..).filter_map(Slot::new);
             slots.into_iter().find(|&slot| engine.config.partition_of(slot) == partition).expect("each has slots")
         };
@@ -222,7 +221,7 @@ mod tests {
         let shape: CodeShape = "lrc:4+2+2".parse().expect("a shape");
         let mut engine = engine_of_ready_nodes(shape, 8);
         let [whole, lost] = [1, 2].map(|number| StripeId::new(Epoch(1), number));
-        let told = |engine: &Engine<crate::any::AnyCommand>| engine.stats().lost_of_readable_max;
+        let told = |engine: &Engine| engine.stats().lost_of_readable_max;
         (0..4).for_each(|chunk| engine.repair.mark(lost, chunk, shape));
         engine.repair.mark(lost, 6, shape);
         assert_eq!(told(&engine), 0, "one global parity is left of four chunks of data");

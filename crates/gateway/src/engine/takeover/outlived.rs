@@ -14,7 +14,6 @@ use std::collections::{BTreeSet, HashSet};
 use shorttail_units::{NodeId, PartitionId, Slot, StripeId};
 use smallvec::SmallVec;
 
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::state::index::{Location, StripeSlot, Tag};
 
@@ -39,7 +38,7 @@ impl Outlived {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Is a record in a chunk that is gone and cannot be decoded, whoever comes back?
     pub(in crate::engine) fn is_lost_for_good(&self, location: Location) -> bool {
         let (slot, data_index) = self.stripes.place_of(location);
@@ -128,7 +127,6 @@ mod tests {
     use shorttail_units::{CodeShape, Epoch, Incarnation, Version};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::state::stripes::Stripe;
     use crate::engine::state::testing::engine_of_ready_nodes;
     use crate::engine::write::lock::{LockPhase, Move, OldRecord};
@@ -138,7 +136,7 @@ mod tests {
     const AT: Location = Location { chunk_number: 0, offset: 0 };
 
     /// An owner of one record, which is in a stripe that is lost for good.
-    fn engine() -> (Engine<AnyCommand>, StripeId) {
+    fn engine() -> (Engine, StripeId) {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 2);
         let (id, members) = (StripeId::new(Epoch(1), 1), Arc::from([NodeId(0), NodeId(1)]));
@@ -154,13 +152,13 @@ mod tests {
     }
 
     /// A node told all that it holds of the memory that it has now.
-    fn tell(engine: &mut Engine<AnyCommand>, node: u16) {
+    fn tell(engine: &mut Engine, node: u16) {
         let node = engine.nodes.get_mut(NodeId(node)).expect("a node");
         node.incarnation = Some(Incarnation(1));
         node.sessions[0].told = node.incarnation;
     }
 
-    fn outlive(engine: &mut Engine<AnyCommand>, own: Option<Location>) -> usize {
+    fn outlive(engine: &mut Engine, own: Option<Location>) -> usize {
         let key = engine.key_ref(KEY);
         let (slot, tag, hash) = (key.slot, key.tag(), key.hash);
         engine.outlive_lost(slot, tag, hash, own);
@@ -191,7 +189,7 @@ mod tests {
     fn what_is_not_told_yet_is_not_lost_for_good() {
         let (mut engine, _) = engine();
         let id = SessionId { node: NodeId(1), core: 0 };
-        let session = |engine: &mut Engine<AnyCommand>| engine.nodes.session_mut(id).expect("a session").told.take();
+        let session = |engine: &mut Engine| engine.nodes.session_mut(id).expect("a session").told.take();
         assert_eq!(session(&mut engine), Some(Incarnation(1)));
         assert_eq!(outlive(&mut engine, None), 1);
         tell(&mut engine, 1);

@@ -20,7 +20,7 @@ use shorttail_units::{Incarnation, NodeId, Now};
 use shorttail_wire::node::NodeRequest;
 
 use super::lease::Voter;
-use crate::command::{Command, StoreError};
+use crate::command::{BoxCommand, StoreError};
 use crate::engine::limits::{LET_GO_STALL_US_MAX, LET_GO_US_MAX, RELEASE_US_MAX, STRIPE_IDS_MAX, VERSIONS_MAX};
 use crate::engine::sessions::nodes::{Node, SessionId};
 use crate::engine::{Engine, Phase, Terms, Token, VoterSet, What};
@@ -68,7 +68,7 @@ pub(in crate::engine) struct Ownership {
     releasing: Option<Releasing>,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// The coordinator's decision, when the engine begins and whenever it changes. The latest counts.
     pub fn handle_terms(&mut self, now: Now, terms: Terms) {
         self.set_now(now);
@@ -146,7 +146,7 @@ impl<C: Command> Engine<C> {
         self.standing() == Standing::Serving
     }
 
-    pub(in crate::engine) fn refuse_any(&mut self, token: Token, request: Request<C>) {
+    pub(in crate::engine) fn refuse_any(&mut self, token: Token, request: Request<BoxCommand>) {
         let error = StoreError::NotOwner;
         match request {
             Request::Key(command) => self.refuse(token, &command, error),
@@ -350,12 +350,11 @@ mod tests {
     use shorttail_units::{CodeShape, Epoch, Version};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::sessions::nodes::NodePhase;
     use crate::engine::state::testing::engine_of_ready_nodes;
     use crate::engine::takeover::lease::{Lease, LeaseConfig};
 
-    fn serving(has_lease: bool) -> Engine<AnyCommand> {
+    fn serving(has_lease: bool) -> Engine {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 2);
         let config = has_lease.then_some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });

@@ -22,7 +22,6 @@ use super::census::{Census, Seat};
 use super::loading::{Loading, Verdict};
 use super::picture::Picture;
 use super::recovery::Gathering;
-use crate::command::Command;
 use crate::engine::sessions::nodes::{NodePhase, SessionId};
 use crate::engine::{Engine, Phase};
 
@@ -37,7 +36,7 @@ pub struct Preparing {
     rests_until_us: Option<u64>,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Instead of taking over at once the engine prepares until it is given terms. Called before anything else.
     pub fn prepare(&mut self) {
         self.preparing = Some(Preparing::default());

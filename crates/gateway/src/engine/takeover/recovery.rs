@@ -21,7 +21,6 @@ use super::doubts::Doubts;
 use super::loading::Loading;
 use super::picture::Picture;
 use super::witness::is_first_id;
-use crate::command::Command;
 use crate::engine::limits::PREPARED_GATHER_US;
 use crate::engine::write::manifest::Manifest;
 use crate::engine::{Engine, Phase};
@@ -71,7 +70,7 @@ pub(in crate::engine) fn census_of<'a>(
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Takes the next step towards serving, if it is due.
     pub(in crate::engine) fn advance_recovery(&mut self) {
         if self.rests_between_rounds() {

@@ -22,7 +22,6 @@ use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
 use super::census::Member;
 use super::loading::{Load, Step, Verdict};
 use super::reconstruct::{self, HeldOp, Part, reconstruct, whole_chunk};
-use crate::command::Command;
 use crate::engine::{Engine, What, Work};
 
 /// Times that data chunks of a stripe are read in vain before the one at hand is taken for damaged.
@@ -31,7 +30,7 @@ const TORN_MAX: u32 = 20;
 /// What members told, by their place in the stripe.
 pub type Parts = BTreeMap<usize, (ChunkReport, Part)>;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(super) fn inspect_members(&mut self, stripe: StripeId, members: &[Member]) {
         let Some(load) = self.load(stripe) else { return };
         let holders: Vec<NodeId> = {

@@ -15,7 +15,6 @@
 use shorttail_units::StripeId;
 use shorttail_wire::node::NodeRequest;
 
-use crate::command::Command;
 use crate::engine::limits::WITNESSES_EVERY_US;
 use crate::engine::sessions::nodes::SessionId;
 use crate::engine::{CORE_SHIFT, Engine, What};
@@ -25,7 +24,7 @@ pub(in crate::engine) fn is_first_id(id: StripeId) -> bool {
     id.epoch().0 <= 1 && id.counter() & ((1 << CORE_SHIFT) - 1) <= 1
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Tells those that joined late, if nothing is missing: looked at now and then.
     pub(super) fn tell_witnesses(&mut self) {
         if self.now.mono_us < self.ownership.witnesses_due_us {

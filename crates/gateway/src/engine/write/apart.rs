@@ -14,7 +14,7 @@ use shorttail_units::Version;
 
 use super::group::Group;
 use super::lock::{LockPhase, Object, Old, Round, Waiting};
-use crate::command::{Command, NewObject, StoreError};
+use crate::command::{NewObject, StoreError};
 use crate::engine::Engine;
 use crate::engine::state::index::Tag;
 use crate::engine::state::pool::PoolKey;
@@ -26,7 +26,7 @@ pub(super) struct Apart {
     error: Option<StoreError>,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Does one operation take the records of a group? Those that are to be stored together or not at all are packed
     /// whatever the policy.
     pub(super) fn goes_together(&self, group: &Group) -> bool {

@@ -30,7 +30,7 @@ use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 use super::lock::LockPhase;
 use super::log::{PlaceError, Purpose};
 use super::striped::StripedObject;
-use crate::command::{Command, StoreError};
+use crate::command::StoreError;
 use crate::engine::limits::{FLUSH_RETRY_US, STALL_US_MAX};
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::pool::{Pool, PoolKey};
@@ -110,7 +110,7 @@ pub struct Flushes {
     postponed: Vec<Postponed>,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// `of`: these partitions; none: all that there are.
     pub(in crate::engine) fn flush(&mut self, token: Token, at: Option<UnixMs>, of: &[u16]) {
         let all = self.all_partitions();
@@ -595,7 +595,6 @@ mod tests {
     mod without_room;
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::state::index::{Location, StripeSlot};
     use crate::engine::state::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
     use crate::engine::write::lock::{Move, Old};
@@ -604,7 +603,7 @@ mod tests {
     use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
 
     /// No record finds a place in this partition for now.
-    fn engine_without_room(full: PartitionId) -> Engine<AnyCommand> {
+    fn engine_without_room(full: PartitionId) -> Engine {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 2);
         leave_no_room(&mut engine, full);
@@ -616,7 +615,7 @@ mod tests {
         let mut engine = engine_without_room(PartitionId(1));
         let now = engine.now;
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
+        engine.take_request(now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
         assert!(engine.poll_reply(now).is_none(), "it waits");
         engine.flushes.postponed[0].is_begun |= is_begun;
         engine.let_go(now);
@@ -629,14 +628,14 @@ mod tests {
     const PARTITION: PartitionId = PartitionId(0);
 
     /// The one open stripe of the partition, if there is one.
-    fn open_of(engine: &Engine<AnyCommand>) -> Option<StripeSlot> {
+    fn open_of(engine: &Engine) -> Option<StripeSlot> {
         let open = &engine.logs[&PARTITION].open;
         assert!(open.len() <= 1);
         open.first().copied()
     }
 
     /// The control records in a stripe that its owner has the bytes of.
-    fn controls_in(engine: &Engine<AnyCommand>, slot: StripeSlot) -> Vec<Control> {
+    fn controls_in(engine: &Engine, slot: StripeSlot) -> Vec<Control> {
         let stripe = engine.stripes.at(slot);
         let mut bytes = stripe.open.as_ref().expect("its bytes").chunk(0);
         let mut found = Vec::new();
@@ -647,14 +646,14 @@ mod tests {
         found
     }
 
-    fn pass(engine: &mut Engine<AnyCommand>) {
+    fn pass(engine: &mut Engine) {
         let mono_us = engine.now.mono_us + 10_000;
         engine.end_turn(Now { mono_us, ..engine.now });
     }
 
-    fn order(engine: &mut Engine<AnyCommand>, at: UnixMs) {
+    fn order(engine: &mut Engine, at: UnixMs) {
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(Some(at))));
+        engine.take_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(Some(at))));
         pass(engine);
     }
 
@@ -674,19 +673,19 @@ mod tests {
         }
         engine.now.unix_ms = UnixMs(6_000);
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
+        engine.take_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
         (0..100).for_each(|_| pass(&mut engine));
         let written: usize = open_of(&engine).map_or(0, |slot| controls_in(&engine, slot).len());
         assert!(written <= 1, "{written} floors");
     }
 
-    fn key_in(engine: &Engine<AnyCommand>, partition: PartitionId) -> String {
+    fn key_in(engine: &Engine, partition: PartitionId) -> String {
         let is_in = |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == partition;
         (100..1000).map(|number| format!("key{number}")).find(is_in).expect("a key")
     }
 
     /// How many have an answer by now that had none before.
-    fn answered(engine: &mut Engine<AnyCommand>) -> usize {
+    fn answered(engine: &mut Engine) -> usize {
         engine.run_work();
         let now = engine.now;
         let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply);
@@ -697,13 +696,13 @@ mod tests {
         matches!(reply, Reply::Bytes(bytes) if bytes.starts_with(b"STORED"))
     }
 
-    fn flush_at_once(engine: &mut Engine<AnyCommand>) {
+    fn flush_at_once(engine: &mut Engine) {
         let floor = engine.take_version();
         engine.apply_floor(floor);
     }
 
     /// All members of the only stripe hold everything up to this operation.
-    fn acknowledge(engine: &mut Engine<AnyCommand>, op: u32) {
+    fn acknowledge(engine: &mut Engine, op: u32) {
         let [slot] = engine.stripes.unsealed().to_vec()[..] else { panic!("one stripe") };
         let (id, members) = (engine.stripes.at(slot).id, engine.stripes.at(slot).members.clone());
         for &node in members.iter() {
@@ -718,7 +717,7 @@ mod tests {
         ask(&mut engine, b"set a 0 0 1\r\n1\r\nset a 0 0 1\r\n2\r\n");
         let pairs = vec![(b"{a}b".to_vec(), b"1".to_vec()), (b"{a}c".to_vec(), b"1".to_vec())];
         let group = Request::Group(GroupPut { pairs, only_if_absent: false });
-        engine.handle_request(engine.now, Token { connection: 2, id: RequestId { seq: 1, part: 0 } }, group);
+        engine.take_request(engine.now, Token { connection: 2, id: RequestId { seq: 1, part: 0 } }, group);
         engine.flush_logs();
         assert_eq!(answered(&mut engine), 0);
         flush_at_once(&mut engine);
@@ -745,7 +744,7 @@ mod tests {
         let record = Record::object(b"b", b"1", engine.take_version());
         engine.append_record(PartitionId(0), &record, purpose, Urgency::Cleaning).expect("room");
         engine.flush_logs();
-        let late = |engine: &mut Engine<AnyCommand>| {
+        let late = |engine: &mut Engine| {
             engine.now.mono_us += 1_000_000;
             engine.hedge_late_writes();
             engine.run_work();

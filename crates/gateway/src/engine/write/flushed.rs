@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, VecDeque};
 use shorttail_units::StripeId;
 
 use super::striped::StripedObject;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::FLUSHED_FREES_MAX;
 
@@ -38,7 +37,7 @@ impl Flushed {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// These objects are over.
     pub(super) fn note_flushed(&mut self, objects: BTreeMap<StripeId, StripedObject>) {
         if objects.is_empty() {

@@ -13,7 +13,7 @@ use super::apart::Apart;
 use super::lock::{LockPhase, Old, Waiting};
 use super::log::{PlaceError, Purpose};
 use super::stalled::{Kind, Lane, StalledWrite};
-use crate::command::{Command, StoreError};
+use crate::command::StoreError;
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::index::Location;
@@ -54,7 +54,7 @@ impl Group {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(in crate::engine) fn group(&mut self, token: Token, group: GroupPut) {
         if group.pairs.is_empty() {
             return self.reply(token, Reply::Group(Ok(true)));

@@ -10,7 +10,6 @@ use shorttail_policy::Update;
 use shorttail_units::{CodeShape, NodeId, PartitionId};
 
 use super::lock::{LockPhase, Old, OldRecord};
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::sessions::nodes::Node;
 use crate::engine::state::pool::PoolKey;
@@ -24,7 +23,7 @@ struct Seat<'a> {
     core_bytes: u64,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is
     /// replaced; where writes go round slow nodes one that is fail-slow is too (ShortTail 3.2.2), as long as
     /// there are others.
@@ -103,11 +102,10 @@ impl<C: Command> Engine<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::state::testing::engine_of_ready_nodes;
 
     /// A value on nodes 0 to 3 in RS(2,2), and four nodes more.
-    fn engine(domains: &str) -> (Engine<AnyCommand>, Vec<NodeId>) {
+    fn engine(domains: &str) -> (Engine, Vec<NodeId>) {
         let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(2, 2).expect("a code"), 8);
         for (node, letter) in (0..).zip(domains.chars()) {
             engine.handle_domain(NodeId(node), &letter.to_string());

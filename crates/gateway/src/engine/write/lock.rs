@@ -15,7 +15,7 @@ use shorttail_units::{Slot, UnixMs, Version};
 use smallvec::SmallVec;
 
 use super::manifest::Manifest;
-use crate::command::{Attributes, NewObject};
+use crate::command::{Attributes, BoxCommand, NewObject};
 use crate::engine::state::index::Location;
 use crate::engine::state::pool::{Pool, PoolKey};
 use crate::engine::{KeyRef, Token};
@@ -102,9 +102,9 @@ pub enum End {
 
 /// A command that was applied and waits for the round to be durable.
 #[derive(Debug)]
-pub struct Finished<C> {
+pub struct Finished {
     pub token: Token,
-    pub command: C,
+    pub command: BoxCommand,
     pub reply: Vec<u8>,
     /// Nothing before it in the round, nor itself, changed the key: it may be answered whatever becomes of the write.
     pub is_independent: bool,
@@ -113,12 +113,12 @@ pub struct Finished<C> {
 }
 
 /// Those of a round: usually one.
-pub type FinishedCommands<C> = SmallVec<[Finished<C>; 1]>;
+pub type FinishedCommands = SmallVec<[Finished; 1]>;
 
 /// One combined write of a key.
 #[derive(Debug)]
-pub struct Round<C> {
-    pub finished: FinishedCommands<C>,
+pub struct Round {
+    pub finished: FinishedCommands,
     pub end: End,
     pub version: Version,
     pub old: Old,
@@ -146,7 +146,7 @@ pub struct Round<C> {
     pub is_in_lane: bool,
 }
 
-impl<C> Round<C> {
+impl Round {
     /// A round that ends an object for want of memory, or because its time is over.
     pub fn ending(old: OldRecord, version: Version, job: Option<(PoolKey, usize)>) -> Self {
         let round = Round::new(FinishedCommands::new(), End::Delete, version, Old::Present(old));
@@ -171,7 +171,7 @@ impl<C> Round<C> {
     }
 
     /// What these commands leave.
-    pub fn new(finished: FinishedCommands<C>, end: End, version: Version, old: Old) -> Self {
+    pub fn new(finished: FinishedCommands, end: End, version: Version, old: Old) -> Self {
         Round {
             finished,
             end,
@@ -201,10 +201,10 @@ pub struct Move {
 }
 
 #[derive(Debug)]
-pub enum LockPhase<C> {
+pub enum LockPhase {
     Starting,
     Looking,
-    Writing(Box<Round<C>>),
+    Writing(Box<Round>),
     Moving(Move),
     /// A group holds the key.
     Held,
@@ -212,8 +212,8 @@ pub enum LockPhase<C> {
 
 /// Somebody who waits for a key.
 #[derive(Debug)]
-pub enum Waiting<C> {
-    Command(Token, C),
+pub enum Waiting {
+    Command(Token, BoxCommand),
     /// A group that takes the key when it is its turn.
     Group(PoolKey),
 }
@@ -222,16 +222,16 @@ pub enum Waiting<C> {
 pub type KeyBytes = SmallVec<[u8; 32]>;
 
 #[derive(Debug)]
-pub struct Lock<C> {
+pub struct Lock {
     pub key: KeyBytes,
     pub hash: u64,
     pub slot: Slot,
     /// Who comes next, in the order of arrival.
-    pub queue: VecDeque<Waiting<C>>,
-    pub phase: LockPhase<C>,
+    pub queue: VecDeque<Waiting>,
+    pub phase: LockPhase,
 }
 
-impl<C> Lock<C> {
+impl Lock {
     /// Written, but a record with the same tag cannot be compared now: no further change until it can.
     pub fn is_doubtful(&self) -> bool {
         matches!(&self.phase, LockPhase::Writing(round)
@@ -262,19 +262,13 @@ impl<C> Lock<C> {
     }
 }
 
-#[derive(Debug)]
-pub struct Locks<C> {
-    pool: Pool<Lock<C>>,
+#[derive(Debug, Default)]
+pub struct Locks {
+    pool: Pool<Lock>,
     table: HashTable<(u64, PoolKey)>,
 }
 
-impl<C> Default for Locks<C> {
-    fn default() -> Self {
-        Locks { pool: Pool::default(), table: HashTable::new() }
-    }
-}
-
-impl<C> Locks<C> {
+impl Locks {
     pub fn find(&self, key: KeyRef<'_>) -> Option<PoolKey> {
         if self.table.is_empty() {
             return None;
@@ -286,7 +280,7 @@ impl<C> Locks<C> {
     }
 
     /// The caller has looked: the key is not locked.
-    pub fn insert(&mut self, key: KeyRef<'_>, phase: LockPhase<C>) -> PoolKey {
+    pub fn insert(&mut self, key: KeyRef<'_>, phase: LockPhase) -> PoolKey {
         let lock = self.pool.insert(Lock {
             key: KeyBytes::from_slice(key.bytes),
             hash: key.hash,
@@ -305,15 +299,15 @@ impl<C> Locks<C> {
         }
     }
 
-    pub fn get(&self, lock: PoolKey) -> Option<&Lock<C>> {
+    pub fn get(&self, lock: PoolKey) -> Option<&Lock> {
         self.pool.get(lock)
     }
 
-    pub fn get_mut(&mut self, lock: PoolKey) -> Option<&mut Lock<C>> {
+    pub fn get_mut(&mut self, lock: PoolKey) -> Option<&mut Lock> {
         self.pool.get_mut(lock)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (PoolKey, &Lock<C>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (PoolKey, &Lock)> {
         self.pool.iter()
     }
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::open_stripe::{Item, OpenStripe};
 use super::race::Left;
 use super::seal_sums::sums_of;
-use crate::command::{Command, StoreError};
+use crate::command::StoreError;
 use crate::engine::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, IDLE_STABLE_US, UNSEALED_MAX};
 use crate::engine::reclaim::freeing::VoidRecord;
 use crate::engine::reclaim::reserve::Urgency;
@@ -68,7 +68,7 @@ pub enum PlaceError {
     Refuse(StoreError),
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Appends a record to the log of a partition; `purpose` hears when it is durable.
     pub(in crate::engine) fn append_record(
         &mut self,

@@ -22,7 +22,6 @@ use shorttail_units::{NodeId, PartitionId, StripeId};
 use super::log::Purpose;
 use super::open_stripe::Item;
 use super::room::Room;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::limits::{HEDGE_RETRY_US, RACE_COPIES_MAX};
 use crate::engine::reclaim::reserve::Urgency;
@@ -59,7 +58,7 @@ enum Start {
     NoRoom,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// An operation of these participants may be raced when it is late.
     pub(super) fn note_raceable(&mut self, nodes: impl Iterator<Item = NodeId>, bytes: usize) {
         let delay_us = nodes.map(|node| self.write_delay_us(node, bytes)).max().unwrap_or(u64::MAX);
@@ -302,11 +301,10 @@ mod tests {
     use shorttail_units::{CodeShape, Version};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::engine::state::testing::{ask, confirm_all, engine_of_ready_nodes};
     use crate::engine::write::lock::LockPhase;
 
-    fn races(engine: &mut Engine<AnyCommand>) -> u64 {
+    fn races(engine: &mut Engine) -> u64 {
         engine.now.mono_us += 1_000_000;
         engine.hedge_late();
         engine.stats.hedges_sent_total

@@ -8,11 +8,10 @@ use shorttail_placement::{Candidate, List, Wish, choose};
 use shorttail_units::{CodeShape, NodeId, PartitionId};
 
 use super::log::PlaceError;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::sessions::nodes::Node;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Is the node better left alone by writes?
     pub(in crate::engine) fn is_evaded(&self, node: NodeId) -> bool {
         self.lateness_us(node) > 0

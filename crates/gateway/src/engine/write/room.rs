@@ -19,7 +19,7 @@ use shorttail_units::{NodeId, PartitionId, StripeId};
 use smallvec::SmallVec;
 
 use super::log::{PlaceError, Purpose};
-use crate::command::{Command, StoreError};
+use crate::command::StoreError;
 use crate::engine::limits::{APPEND_BYTES_MAX, HICCUP_US, OPEN_MAX};
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::index::StripeSlot;
@@ -35,7 +35,7 @@ pub(super) struct Room {
     pub lateness_us: u64,
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Room for `length` bytes in a stripe younger than `above`, ready to be appended to.
     pub(super) fn make_room(
         &mut self,

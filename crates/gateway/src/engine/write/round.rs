@@ -18,7 +18,7 @@ use super::lock::{
 };
 use super::log::{PlaceError, Purpose};
 use super::manifest::Manifest;
-use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+use crate::command::{Access, ApplyContext, BoxCommand, Effect, ObjectRef, StoreError, Wants};
 use crate::engine::limits::{COMBINE_BYTES_MAX, COMBINE_MAX, KEY_QUEUE_MAX};
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::reclaim::reserve::Urgency;
@@ -28,9 +28,9 @@ use crate::engine::state::stripes::StripePhase;
 use crate::engine::{Engine, KeyRef, Token, Work};
 use current::Current;
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A command that may change its key: the key's lock is taken, or waited for.
-    pub(in crate::engine) fn write(&mut self, token: Token, command: C) {
+    pub(in crate::engine) fn write(&mut self, token: Token, command: BoxCommand) {
         let key = self.key_ref(command.key());
         self.index.prefetch(key.slot, key.tag());
         if let Some(found) = self.locks.find(key) {
@@ -77,13 +77,13 @@ impl<C: Command> Engine<C> {
         }
         lock.phase = LockPhase::Looking;
         let wants_value =
-            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.wants() == Wants::Value);
+            |waiting: &Waiting| matches!(waiting, Waiting::Command(_, command) if command.wants() == Wants::Value);
         let wants_value = lock.queue.iter().take(COMBINE_MAX).any(wants_value);
         self.begin_lookup_of(key, LookupPurpose::Round { lock: key, wants_value });
     }
 
     /// Looks for a lock's key.
-    fn begin_lookup_of(&mut self, key: PoolKey, purpose: LookupPurpose<C>) {
+    fn begin_lookup_of(&mut self, key: PoolKey, purpose: LookupPurpose) {
         let Some(lock) = self.locks.get(key) else { return };
         let bytes = KeyBytes::from_slice(&lock.key);
         let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
@@ -102,7 +102,7 @@ impl<C: Command> Engine<C> {
     pub(in crate::engine) fn round_unreadable(&mut self, key: PoolKey) {
         let Some(lock) = self.locks.get_mut(key) else { return };
         let needs_it =
-            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.wants() != Wants::Nothing);
+            |waiting: &Waiting| matches!(waiting, Waiting::Command(_, command) if command.wants() != Wants::Nothing);
         let count = lock.queue.iter().take_while(|waiting| needs_it(waiting)).count();
         let in_vain: Vec<_> = lock.queue.drain(..count).collect();
         self.refuse_all(in_vain, StoreError::Unreadable);
@@ -123,7 +123,7 @@ impl<C: Command> Engine<C> {
         self.refuse_all(waiting, error);
     }
 
-    fn refuse_all(&mut self, waiting: impl IntoIterator<Item = Waiting<C>>, error: StoreError) {
+    fn refuse_all(&mut self, waiting: impl IntoIterator<Item = Waiting>, error: StoreError) {
         for waiting in waiting {
             match waiting {
                 Waiting::Command(token, command) => self.refuse(token, &command, error),
@@ -191,7 +191,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// What a round leaves is known: it is written.
-    pub(super) fn write_round(&mut self, key: PoolKey, round: Round<C>) {
+    pub(super) fn write_round(&mut self, key: PoolKey, round: Round) {
         let lock = self.locks.get_mut(key).expect("a lock that runs a round");
         let (version, needs_verification) = (round.version, matches!(round.old, Old::Unverified));
         if matches!(round.end, End::Delete) || !lock.queue.is_empty() {
@@ -205,7 +205,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Nothing changed: the replies leave at once.
-    fn finish_unwritten(&mut self, key: PoolKey, finished: FinishedCommands<C>, old: &Old, mark_read: bool) {
+    fn finish_unwritten(&mut self, key: PoolKey, finished: FinishedCommands, old: &Old, mark_read: bool) {
         let lock = self.locks.get_mut(key).expect("a lock that runs a round");
         lock.phase = LockPhase::Starting;
         let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
@@ -257,7 +257,7 @@ impl<C: Command> Engine<C> {
         key: PoolKey,
         partition: shorttail_units::PartitionId,
         bytes: &[u8],
-        round: &Round<C>,
+        round: &Round,
     ) -> Placed {
         if round.is_sent {
             return Placed::Later;
@@ -303,7 +303,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
-    fn urgency_of(&self, round: &Round<C>) -> Urgency {
+    fn urgency_of(&self, round: &Round) -> Urgency {
         let replaces_leaving = match &round.old {
             Old::Present(old) => {
                 let (slot, _) = self.stripes.place_of(old.location);
@@ -335,7 +335,7 @@ impl<C: Command> Engine<C> {
         self.append_record(partition, &record, purpose, urgency).into()
     }
 
-    pub(in crate::engine) fn round_mut(&mut self, key: PoolKey) -> Option<&mut Round<C>> {
+    pub(in crate::engine) fn round_mut(&mut self, key: PoolKey) -> Option<&mut Round> {
         match &mut self.locks.get_mut(key)?.phase {
             LockPhase::Writing(round) => Some(round),
             _ => None,
@@ -447,7 +447,7 @@ impl<C: Command> Engine<C> {
         self.doubtful.push(key);
         let Some(lock) = self.locks.get_mut(key) else { return };
         let is_read =
-            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.access() == Access::Read);
+            |waiting: &Waiting| matches!(waiting, Waiting::Command(_, command) if command.access() == Access::Read);
         let (reads, others): (Vec<_>, _) = std::mem::take(&mut lock.queue).into_iter().partition(is_read);
         lock.queue = others.into();
         self.refuse_queue(key, StoreError::Unreadable);
@@ -546,7 +546,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Whoever waits for a round that is durable, or need not be.
-    fn answer_all(&mut self, finished: FinishedCommands<C>, group: Option<PoolKey>) {
+    fn answer_all(&mut self, finished: FinishedCommands, group: Option<PoolKey>) {
         for done in finished {
             self.answer_key(done.token, done.command, done.reply);
         }
@@ -565,7 +565,7 @@ impl<C: Command> Engine<C> {
         let is_void = !matches!(error, StoreError::OutcomeUnknown | StoreError::NotOwner);
         let is_store = matches!(round.end, End::Store(_));
         let comes_again =
-            |done: &Finished<C>| is_void && (done.command.access() == Access::Read || is_store && done.is_delete);
+            |done: &Finished| is_void && (done.command.access() == Access::Read || is_store && done.is_delete);
         let changes_object = matches!((&round.end, &round.old), (End::Store(_), Old::Present(_)));
         if changes_object && error == StoreError::OutcomeUnknown {
             let lock = self.locks.get(key).expect("it has a round");
@@ -625,7 +625,7 @@ impl<C: Command> Engine<C> {
 }
 
 /// Bytes of a value that was made of another: all of it was copied, however little the command carries.
-fn made_bytes<C: Command>(command: &C, effect: &Effect) -> usize {
+fn made_bytes(command: &BoxCommand, effect: &Effect) -> usize {
     match effect {
         Effect::Put(object) if command.wants() == Wants::Value => object.value.len(),
         _ => 0,
@@ -682,7 +682,7 @@ impl Object {
     }
 }
 
-impl<C> Round<C> {
+impl Round {
     pub(super) fn manifest(&self) -> Option<&Manifest> {
         match &self.end {
             End::Store(Object { data: ObjectData::Striped { manifest, .. }, .. }) => Some(manifest),

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use shorttail_units::PartitionId;
 
 use super::lock::{End, ObjectData};
-use crate::command::{Command, StoreError};
+use crate::command::StoreError;
 use crate::engine::Engine;
 use crate::engine::limits::{
     DELETE_STALL_US_MAX, STALL_US_MAX, STALLED_BYTES_MAX, STALLED_LOOKS_MAX, STALLED_WRITE_BYTES, TICK_US,
@@ -165,7 +165,7 @@ impl Stalled {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A round waits for a place for its record; when none can be had, or not soon, it fails.
     pub(super) fn stall(&mut self, key: PoolKey) {
         self.stall_as(key, Kind::Packed);

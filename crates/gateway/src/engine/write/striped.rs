@@ -19,7 +19,7 @@ use super::layout::Layout;
 use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord, Round};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
-use crate::command::{ApplyContext, Command, StoreError};
+use crate::command::{ApplyContext, BoxCommand, StoreError};
 use crate::engine::limits::INSTALLS_IN_FLIGHT;
 use crate::engine::read::fetch::{Extent, FetchPurpose, Wanted};
 use crate::engine::repair::queue::Facts;
@@ -179,14 +179,14 @@ pub struct Flight {
 
 /// Who waits for the value.
 #[derive(Debug)]
-pub(in crate::engine) enum Reader<C> {
-    Command { token: Token, command: C },
+pub(in crate::engine) enum Reader {
+    Command { token: Token, command: BoxCommand },
     Round { lock: PoolKey, old: OldRecord },
 }
 
 #[derive(Debug)]
-pub struct StripedRead<C> {
-    reader: Reader<C>,
+pub struct StripedRead {
+    reader: Reader,
     object: Object,
     partition: PartitionId,
     manifest: Manifest,
@@ -196,7 +196,7 @@ pub struct StripedRead<C> {
     missing: u32,
 }
 
-impl<C> StripedRead<C> {
+impl StripedRead {
     pub fn value_bytes(&self) -> usize {
         self.manifest.value_bytes
     }
@@ -207,9 +207,9 @@ impl<C> StripedRead<C> {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Takes out the clients that wait for values.
-    pub(in crate::engine) fn take_striped_readers(&mut self) -> Vec<(Token, C)> {
+    pub(in crate::engine) fn take_striped_readers(&mut self) -> Vec<(Token, BoxCommand)> {
         let waiting = self.read_room.take_all().map(|(reader, _)| reader);
         let readers = self.striped_reads.take_all().into_iter().map(|read| read.reader).chain(waiting);
         let of_client = |reader| match reader {
@@ -454,7 +454,13 @@ impl<C: Command> Engine<C> {
         self.striped.get_mut(&first)
     }
 
-    pub(in crate::engine) fn load_striped_for_read(&mut self, token: Token, command: C, object: Object, is_next: bool) {
+    pub(in crate::engine) fn load_striped_for_read(
+        &mut self,
+        token: Token,
+        command: BoxCommand,
+        object: Object,
+        is_next: bool,
+    ) {
         self.load_striped(Reader::Command { token, command }, object, is_next);
     }
 
@@ -462,7 +468,7 @@ impl<C: Command> Engine<C> {
         self.load_striped(Reader::Round { lock, old }, object, false);
     }
 
-    fn load_striped(&mut self, reader: Reader<C>, object: Object, is_next: bool) {
+    fn load_striped(&mut self, reader: Reader, object: Object, is_next: bool) {
         let (bytes, reader) = (object.data.value_bytes(), (reader, object));
         let admitted = match is_next {
             true => self.read_room.admit_next(bytes, reader),
@@ -492,14 +498,14 @@ impl<C: Command> Engine<C> {
     }
 
     /// A read is over: what it took is free for those that wait.
-    fn take_striped_read(&mut self, key: PoolKey) -> Option<StripedRead<C>> {
+    fn take_striped_read(&mut self, key: PoolKey) -> Option<StripedRead> {
         let read = self.striped_reads.remove(key)?;
         self.read_room.leave(read.manifest.value_bytes);
         self.work.push_back(Work::Read);
         Some(read)
     }
 
-    fn start_striped_read(&mut self, reader: Reader<C>, object: Object) {
+    fn start_striped_read(&mut self, reader: Reader, object: Object) {
         let ObjectData::Striped { manifest, .. } = &object.data else { return };
         let manifest = manifest.clone();
         let value = vec![0; manifest.value_bytes];
@@ -561,7 +567,7 @@ impl<C: Command> Engine<C> {
         self.striped_loaded(read);
     }
 
-    fn striped_loaded(&mut self, read: StripedRead<C>) {
+    fn striped_loaded(&mut self, read: StripedRead) {
         let mut object = read.object;
         object.data = ObjectData::Striped { manifest: read.manifest, value: Some(read.value) };
         match read.reader {
@@ -611,7 +617,7 @@ impl<C: Command> Engine<C> {
         self.striped_writes.iter().map(|(_, write)| write.manifest.first)
     }
 
-    fn unconfirmed_rounds(&self) -> impl Iterator<Item = &Round<C>> {
+    fn unconfirmed_rounds(&self) -> impl Iterator<Item = &Round> {
         self.locks.iter().filter_map(|(_, lock)| match &lock.phase {
             LockPhase::Writing(round) if round.confirmed.is_none() => Some(&**round),
             _ => None,

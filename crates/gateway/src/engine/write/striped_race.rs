@@ -24,13 +24,12 @@ use shorttail_policy::{Hedge, Update};
 use shorttail_units::{CodeShape, NodeId, PartitionId};
 
 use super::striped::{ATTEMPTS_MAX, StripedWrite};
-use crate::command::Command;
 use crate::engine::limits::HEDGE_RETRY_US;
 use crate::engine::sessions::nodes::Node;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, What};
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// Are late striped writes of this partition raced?
     pub(super) fn races_values(&self, partition: PartitionId) -> bool {
         self.values_sidestep(partition) && self.policy(partition).hedge == Hedge::Adaptive

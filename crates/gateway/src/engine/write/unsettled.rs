@@ -26,7 +26,6 @@ use shorttail_store::record::Record;
 use shorttail_units::{PartitionId, Slot, StripeId};
 
 use super::manifest::Manifest;
-use crate::command::Command;
 use crate::engine::Engine;
 use crate::engine::reclaim::kept::horizon_of;
 
@@ -52,7 +51,7 @@ impl Unsettled {
     }
 }
 
-impl<C: Command> Engine<C> {
+impl Engine {
     /// A write that changes an object, or stores several together where nothing is, was sent, and failed.
     pub(in crate::engine) fn note_unsettled(&mut self, hash: u64, slot: Slot) {
         let left = self.left_now(slot);
@@ -138,7 +137,6 @@ mod tests {
     use shorttail_units::{CodeShape, NodeId, Version};
 
     use super::*;
-    use crate::any::AnyCommand;
     use crate::command::{NewObject, StoreError};
     use crate::engine::reclaim::doomed::Doomed;
     use crate::engine::state::stripes::Stripe;
@@ -222,7 +220,7 @@ mod tests {
             let keys = ["{a}b", "{a}c"];
             let pairs = keys.map(|key| (key.as_bytes().to_vec(), b"1".to_vec())).to_vec();
             let group = Request::Group(GroupPut { pairs, only_if_absent });
-            engine.handle_request(engine.now, Token { connection: 2, id: RequestId { seq: 1, part: 0 } }, group);
+            engine.take_request(engine.now, Token { connection: 2, id: RequestId { seq: 1, part: 0 } }, group);
             engine.flush_logs();
             let stripe = engine.stripes.unsealed()[0];
             engine.nodes.iter_mut().for_each(|node| node.phase = NodePhase::Away);
@@ -245,7 +243,7 @@ mod tests {
         }
     }
 
-    fn told(engine: &mut Engine<AnyCommand>) -> Vec<Reply> {
+    fn told(engine: &mut Engine) -> Vec<Reply> {
         engine.run_work();
         let now = engine.now;
         std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect()

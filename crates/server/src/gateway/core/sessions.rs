@@ -6,7 +6,6 @@
 use std::io;
 
 use mio::event::Event;
-use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::{Engine, NearOffer, SessionId};
 use shorttail_units::Now;
 
@@ -110,19 +109,13 @@ impl Core {
     }
 }
 
-fn close_session(
-    now: Now,
-    engine: &mut Engine<AnyCommand>,
-    peers: &mut Peers,
-    id: SessionId,
-    registry: &mio::Registry,
-) {
+fn close_session(now: Now, engine: &mut Engine, peers: &mut Peers, id: SessionId, registry: &mio::Registry) {
     peers.close(id, registry);
     engine.handle_session_closed(now, id);
 }
 
 /// Opens what nodes on this machine offered.
-fn open_near(now: Now, engine: &mut Engine<AnyCommand>, is_local: bool, views: &near::Views, shortage: &mut Shortage) {
+fn open_near(now: Now, engine: &mut Engine, is_local: bool, views: &near::Views, shortage: &mut Shortage) {
     while let Some((session, offer)) = engine.poll_near_offer() {
         if !is_local {
             continue;

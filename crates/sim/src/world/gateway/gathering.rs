@@ -19,6 +19,7 @@ use shorttail_gateway::gather::{Answer, Gather, Part, Whom};
 use shorttail_gateway::request::{KeyspaceRequest, Reply, Request, RequestId};
 
 use super::Input;
+use crate::command_of_model::SimCommand;
 use crate::world::{Event, HOP_US, World};
 
 /// Connections of parts begin here: no client has such a number.
@@ -135,7 +136,8 @@ impl World {
             }
             Some((_, owner)) if owner == gateway => match host.tenures.get_mut(&epoch) {
                 Some(hosted) if hosted.engine.standing() == Standing::Serving => {
-                    hosted.engine.handle_request(now, token, Request::Keyspace(request.clone()));
+                    let request: Request<SimCommand> = Request::Keyspace(request.clone());
+                    hosted.engine.handle_request(now, token, request);
                 }
                 _ => host.gathering.waiting.push(asking),
             },

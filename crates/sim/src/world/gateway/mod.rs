@@ -49,7 +49,7 @@ struct Link {
 
 /// A tenure at its gateway.
 pub(super) struct Hosted {
-    pub engine: Engine<SimCommand>,
+    pub engine: Engine,
     connecting: Vec<SessionId>,
     /// Sessions that were tried.
     tried: BTreeSet<SessionId>,
@@ -94,7 +94,7 @@ pub(super) struct GatewayHost {
     turns: u64,
 }
 
-fn count(counts: &mut Counts, engine: &Engine<SimCommand>) {
+fn count(counts: &mut Counts, engine: &Engine) {
     let stats = engine.stats();
     counts.degraded_reads += stats.degraded_reads_total;
     counts.near_reads += stats.near_reads_total;
@@ -107,11 +107,11 @@ impl GatewayHost {
         !self.tenures.is_empty() && self.tenures.values().all(|hosted| hosted.engine.is_serving())
     }
 
-    pub fn engines(&self) -> impl Iterator<Item = &Engine<SimCommand>> {
+    pub fn engines(&self) -> impl Iterator<Item = &Engine> {
         self.tenures.values().map(|hosted| &hosted.engine)
     }
 
-    pub fn engines_mut(&mut self) -> impl Iterator<Item = &mut Engine<SimCommand>> {
+    pub fn engines_mut(&mut self) -> impl Iterator<Item = &mut Engine> {
         self.tenures.values_mut().map(|hosted| &mut hosted.engine)
     }
 

@@ -7,7 +7,6 @@ use shorttail_gateway::terms::{TermsTaken, is_over, tell_nodes};
 use shorttail_units::{Epoch, Incarnation, PartitionId};
 
 use super::{Hosted, count};
-use crate::command_of_model::SimCommand;
 use crate::world::nodes::NodeHost;
 use crate::world::{CLUSTER, Violation, World, endpoint_of_gateway};
 
@@ -54,7 +53,7 @@ impl World {
         }
     }
 
-    pub(super) fn new_engine(&self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>) -> Engine<SimCommand> {
+    pub(super) fn new_engine(&self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>) -> Engine {
         let now = self.now_of_gateway(gateway);
         let engine_count = match self.config.coordinated {
             true => self.gateways[gateway].view.tenures.len().max(1),
@@ -101,7 +100,7 @@ impl World {
         engine
     }
 
-    pub(super) fn host(&mut self, gateway: usize, epoch: u32, engine: Engine<SimCommand>) {
+    pub(super) fn host(&mut self, gateway: usize, epoch: u32, engine: Engine) {
         let hosted = Hosted {
             engine,
             connecting: Vec::new(),

@@ -3,22 +3,21 @@
 use shorttail_units::{CodeShape, Epoch, NodeId, Now, UnixMs};
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes};
 use crate::memcached::{MemcachedCommand, MemcachedSession};
 use crate::request::{Request, RequestId};
 use crate::session::{Session, Settings, Shared};
 
-fn engine() -> Engine<AnyCommand> {
+fn engine() -> Engine {
     engine_of_ready_nodes(CodeShape::default(), 8)
 }
 
 /// Stores these, durably.
-fn store(engine: &mut Engine<AnyCommand>, text: &str) {
+fn store(engine: &mut Engine, text: &str) {
     let (mut shared, mut session) = (Shared::new(Settings::default()), MemcachedSession::default());
     let mut asked = Vec::new();
-    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request.map(AnyCommand::Memcached)));
+    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request));
     session.handle_input(engine.now, &mut shared, text.as_bytes(), &mut sink);
     for (id, request) in asked {
         engine.handle_request(engine.now, Token { connection: 1, id }, request);
@@ -30,13 +29,13 @@ fn store(engine: &mut Engine<AnyCommand>, text: &str) {
     }
 }
 
-fn ask(engine: &mut Engine<AnyCommand>, request: KeyspaceRequest) -> Option<KeyspaceReply> {
+fn ask(engine: &mut Engine, request: KeyspaceRequest) -> Option<KeyspaceReply> {
     let token = Token { connection: 2, id: RequestId { seq: 1, part: 0 } };
-    engine.handle_request(engine.now, token, Request::Keyspace(request));
+    engine.take_request(engine.now, token, Request::Keyspace(request));
     answer(engine)
 }
 
-fn answer(engine: &mut Engine<AnyCommand>) -> Option<KeyspaceReply> {
+fn answer(engine: &mut Engine) -> Option<KeyspaceReply> {
     match engine.poll_reply(engine.now)?.1 {
         Reply::Keyspace(Ok(reply)) => Some(reply),
         other => panic!("{other:?}"),
@@ -61,11 +60,11 @@ fn a_random_key_is_one_that_is_alive_while_there_is_one() {
 }
 
 /// An engine with one key, whose record lies at the beginning of this sealed stripe, and its bytes.
-fn engine_with_a_record_elsewhere(value: &[u8]) -> (Engine<AnyCommand>, StripeId, Vec<u8>) {
+fn engine_with_a_record_elsewhere(value: &[u8]) -> (Engine, StripeId, Vec<u8>) {
     engine_with_a_record_until(value, None)
 }
 
-fn engine_with_a_record_until(value: &[u8], expiry: Option<UnixMs>) -> (Engine<AnyCommand>, StripeId, Vec<u8>) {
+fn engine_with_a_record_until(value: &[u8], expiry: Option<UnixMs>) -> (Engine, StripeId, Vec<u8>) {
     let mut engine = engine();
     let sealed = StripeId::new(Epoch(1), 5);
     let members: std::sync::Arc<[NodeId]> = (0..6).map(NodeId).collect();
@@ -108,10 +107,10 @@ fn an_object_that_is_overwritten_is_counted_and_listed_once() {
 /// record that this step does not know.
 #[test]
 fn an_object_that_was_alive_when_it_was_listed_is_in_the_list() {
-    let later = |engine: &mut Engine<AnyCommand>, ms| engine.now.unix_ms.0 += ms;
+    let later = |engine: &mut Engine, ms| engine.now.unix_ms.0 += ms;
     let began = engine().now.unix_ms;
     let (mut engine, sealed, bytes) = engine_with_a_record_until(b"value", Some(UnixMs(began.0 + 1_000)));
-    let names = |engine: &mut Engine<AnyCommand>, wait_ms| {
+    let names = |engine: &mut Engine, wait_ms| {
         assert_eq!(ask(engine, KeyspaceRequest::Scan { cursor: 0, count: 9 }), None, "its record is fetched");
         later(engine, wait_ms);
         let (key, _) = engine.scans.iter().next().expect("a step that waits");
@@ -130,10 +129,10 @@ fn a_step_that_met_damage_begins_anew_a_few_times() {
     let (mut engine, stripe, bytes) = engine_with_a_record_elsewhere(b"value");
     let token = Token { connection: 2, id: RequestId { seq: 1, part: 0 } };
     let members = engine.stripes.at(engine.stripes.slot_of(stripe).expect("here")).members.clone();
-    let begin = |engine: &mut Engine<AnyCommand>, request| {
-        engine.handle_request(engine.now, token, Request::Keyspace(request));
+    let begin = |engine: &mut Engine, request| {
+        engine.take_request(engine.now, token, Request::Keyspace(request));
     };
-    let arrives = |engine: &mut Engine<AnyCommand>, result: Result<&[u8], FetchError>| {
+    let arrives = |engine: &mut Engine, result: Result<&[u8], FetchError>| {
         let (scan, _) = engine.scans.iter().next().expect("a step that waits");
         let wanted = Wanted {
             stripe,

@@ -3,7 +3,7 @@
 use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs};
 
 use super::*;
-use crate::any::AnyCommand;
+use crate::command::BoxCommand;
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{engine_of_ready_nodes, leave_stripe};
 use crate::engine::write::lock::Round;
@@ -17,11 +17,11 @@ const OVER: UnixMs = UnixMs(1_000);
 
 /// A key whose record lies in the first of two sealed stripes, and a read of it that has asked for that record.
 struct Scene {
-    engine: Engine<AnyCommand>,
+    engine: Engine,
     stripes: [StripeId; 2],
 }
 
-fn get() -> (RequestId, AnyCommand) {
+fn get() -> (RequestId, BoxCommand) {
     let (mut shared, mut session) = (Shared::new(Settings::default()), MemcachedSession::default());
     let mut asked = None;
     session.handle_input(
@@ -30,7 +30,7 @@ fn get() -> (RequestId, AnyCommand) {
         b"get key\r\n",
         &mut |id, request: Request<MemcachedCommand>| {
             if let Request::Key(command) = request {
-                asked = Some((id, command.into()));
+                asked = Some((id, Box::new(command) as BoxCommand));
             }
         },
     );

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 
 use shorttail_store::record::{Control, Record, RecordKind};
 
-use crate::command::Command;
 use crate::engine::limits::TICK_US;
 use crate::engine::reclaim::doomed::Doomed;
 use crate::engine::reclaim::freeing::VoidRecord;
@@ -14,7 +13,7 @@ use crate::engine::state::index::{Location, Tag};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, Work};
 
-impl<C: Command> Engine<C> {
+impl Engine {
     pub(super) fn count_in_flight(&mut self, key: PoolKey, bytes: usize) {
         let job = self.jobs.get_mut(key).expect("a job that walks");
         (job.has_moved, job.is_moving, job.awaited_bytes) = (true, true, 1);

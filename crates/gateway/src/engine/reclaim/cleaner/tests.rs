@@ -5,7 +5,6 @@ use std::sync::Arc;
 use shorttail_units::{CodeShape, Epoch, NodeId, Now, Version};
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::limits::TICK_US;
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{ask, confirm_all, confirm_in_doubt, engine_of_ready_nodes, leave_room};
@@ -17,7 +16,7 @@ fn members() -> Arc<[NodeId]> {
     Arc::from([NodeId(0), NodeId(1)])
 }
 
-fn job_of(engine: &mut Engine<AnyCommand>, partition: u16, live_bytes: u64) -> PoolKey {
+fn job_of(engine: &mut Engine, partition: u16, live_bytes: u64) -> PoolKey {
     let (id, fills) = (engine.take_stripe_ids(1), Box::from([60_000]));
     let mut stripe = Stripe::inherited(id, PartitionId(partition), members(), fills);
     (stripe.live_bytes, stripe.live_count) = (live_bytes, 1);
@@ -101,7 +100,7 @@ fn what_a_doubtful_lock_wrote_is_moved() {
         let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
         let first = confirm_in_doubt(&mut engine, lock);
         let version = engine.round_mut(lock).expect("it is in doubt").version;
-        let at = |engine: &mut Engine<AnyCommand>| {
+        let at = |engine: &mut Engine| {
             let (at, _) = engine.round_mut(lock).and_then(|round| round.confirmed).expect("it is written");
             engine.stripes.at(engine.stripes.place_of(at).0).id
         };
@@ -158,7 +157,7 @@ fn a_value_that_fits_nowhere_evicts_nothing() {
     assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Sealed);
 }
 
-fn pass(engine: &mut Engine<AnyCommand>) {
+fn pass(engine: &mut Engine) {
     let mono_us = engine.now.mono_us + 2 * TICK_US;
     engine.end_turn(Now { mono_us, ..engine.now });
 }

@@ -4,7 +4,6 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, StripeId};
 use shorttail_wire::node::{HelloReply, NodeReply, PROTOCOL_VERSION, Refusal, Scanned, next_frame};
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::SessionId;
 use crate::engine::limits::TICK_US;
 use crate::engine::state::testing::{engine_of_one_node, engine_of_ready_nodes, turn_after};
@@ -33,19 +32,19 @@ const FREED: u64 = 100_000;
 const AWAY: SessionId = SessionId { node: NodeId(1), core: 0 };
 
 /// An owner that freed much while a node was away.
-fn engine_that_freed() -> Engine<AnyCommand> {
+fn engine_that_freed() -> Engine {
     let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
     engine.handle_session_closed(engine.now, AWAY);
     (1..=FREED).for_each(|number| engine.free_on(AWAY.node, StripeId::new(Epoch(1), number), PartitionId(0)));
     engine
 }
 
-fn asked_count(engine: &Engine<AnyCommand>) -> usize {
+fn asked_count(engine: &Engine) -> usize {
     engine.voids.pending.get(&AWAY.node).map_or(0, |frees| frees.asked_count)
 }
 
 /// What leaves now for the node.
-fn sent(engine: &mut Engine<AnyCommand>) -> Vec<u8> {
+fn sent(engine: &mut Engine) -> Vec<u8> {
     engine.nodes.session_mut(AWAY).and_then(|session| session.batch().map(std::mem::take)).unwrap_or_default()
 }
 
@@ -84,14 +83,14 @@ fn answers(asked: &[u8]) -> (Vec<u8>, Vec<u64>) {
 }
 
 /// The node takes what was sent, and answers; what it freed.
-fn node_answers(engine: &mut Engine<AnyCommand>) -> Vec<u64> {
+fn node_answers(engine: &mut Engine) -> Vec<u64> {
     let (said, freed) = answers(&sent(engine));
     let consumed = engine.handle_session_input(engine.now, AWAY, &said);
     assert_eq!(consumed.expect("frames"), said.len());
     freed
 }
 
-fn come_back(engine: &mut Engine<AnyCommand>) {
+fn come_back(engine: &mut Engine) {
     engine.handle_session_opened(engine.now, AWAY);
     while !engine.nodes.is_ready(AWAY.node) {
         assert_eq!(node_answers(engine), []);

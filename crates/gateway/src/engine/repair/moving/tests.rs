@@ -5,7 +5,6 @@ use shorttail_units::{CodeShape, Configuration, Epoch, Incarnation, NodeId, Now,
 use shorttail_wire::node::{NodeReply, NodeRequest, Refusal, next_frame};
 
 use super::Planned;
-use crate::any::AnyCommand;
 use crate::engine::limits::{
     GATHER_US, HUNG_DEADLINES, MOVE_PLAN_MAX, REBUILD_ASK_US, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
 };
@@ -35,7 +34,7 @@ enum Asked {
 }
 
 struct Scene {
-    engine: Engine<AnyCommand>,
+    engine: Engine,
     stripe: StripeId,
 }
 
@@ -736,11 +735,11 @@ fn what_nobody_waits_for_leaves_for_one_node_after_another() {
     let mut engine = engine_of_ready_nodes(shape(), 3);
     // Nodes are asked for nothing else meanwhile.
     engine.usage_us = 1_000_000;
-    let locate = |engine: &mut Engine<AnyCommand>, node| {
+    let locate = |engine: &mut Engine, node| {
         let stripe = StripeId::new(Epoch(1), 5);
         engine.ask(NodeId(node), stripe, &NodeRequest::Locate { stripe }, What::Nothing);
     };
-    let sent_at = |engine: &mut Engine<AnyCommand>, at_us| -> Vec<u16> {
+    let sent_at = |engine: &mut Engine, at_us| -> Vec<u16> {
         engine.end_turn(Now { mono_us: at_us, ..Now::default() });
         let sends = |&node: &u16| {
             let output = engine.session_output(SessionId { node: NodeId(node), core: 0 });

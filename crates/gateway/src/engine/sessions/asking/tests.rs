@@ -6,7 +6,6 @@ use shorttail_units::{CodeShape, OpNumber, PartitionId};
 use shorttail_wire::node::NodeReply;
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::limits::TICK_US;
 use crate::engine::state::testing::{ask_as, engine_of_ready_nodes};
 
@@ -19,7 +18,7 @@ fn session(core: u16) -> SessionId {
 }
 
 /// Another node could take the place of any; the one that this is about has two cores.
-fn engine() -> Engine<AnyCommand> {
+fn engine() -> Engine {
     let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), 8);
     assert_eq!(engine.config.request_deadline_us, DEADLINE_US);
     let node = engine.nodes.get_mut(NODE).expect("a node");
@@ -28,12 +27,12 @@ fn engine() -> Engine<AnyCommand> {
     engine
 }
 
-fn phase(engine: &Engine<AnyCommand>) -> NodePhase {
+fn phase(engine: &Engine) -> NodePhase {
     engine.nodes.get(NODE).expect("a node").phase
 }
 
 /// It is as late, and looked at.
-fn pass_until(engine: &mut Engine<AnyCommand>, us: u64) {
+fn pass_until(engine: &mut Engine, us: u64) {
     while engine.now.mono_us < us {
         let mono_us = (engine.now.mono_us + TICK_US).min(us);
         engine.set_now(Now { mono_us, ..engine.now });
@@ -42,20 +41,20 @@ fn pass_until(engine: &mut Engine<AnyCommand>, us: u64) {
     }
 }
 
-fn ask(engine: &mut Engine<AnyCommand>, core: u16) -> PoolKey {
+fn ask(engine: &mut Engine, core: u16) -> PoolKey {
     let read =
         NodeRequest::ReadRange { stripe: StripeId::default(), offset: 0, length: 1 << 20, op: Default::default() };
     engine.ask_session(session(core), &read, What::Nothing)
 }
 
-fn answer(engine: &mut Engine<AnyCommand>, core: u16, tag: PoolKey) {
+fn answer(engine: &mut Engine, core: u16, tag: PoolKey) {
     let mut bytes = Vec::new();
     DONE.encode(tag.raw(), &mut bytes);
     engine.handle_session_input(engine.now, session(core), &bytes).expect("a reply");
 }
 
 /// What the server sends on a session: the tags.
-fn sent(engine: &mut Engine<AnyCommand>, core: u16) -> Vec<PoolKey> {
+fn sent(engine: &mut Engine, core: u16) -> Vec<PoolKey> {
     let bytes = engine.session_output(session(core)).map_or(Vec::new(), std::mem::take);
     let (mut tags, mut at) = (Vec::new(), 0);
     while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
@@ -158,7 +157,7 @@ fn what_a_turn_took_beside_its_work_is_a_pause() {
 
 /// Fifteen reads are under way at any time, and one is answered each 10 ms, as long as `is_answered` says of when it
 /// was asked and when that would be; when the node became suspect.
-fn read_through_a_full_link(engine: &mut Engine<AnyCommand>, is_answered: impl Fn(u64, u64) -> bool) -> Option<u64> {
+fn read_through_a_full_link(engine: &mut Engine, is_answered: impl Fn(u64, u64) -> bool) -> Option<u64> {
     const EVERY_US: u64 = 10_000;
     let mut asked: VecDeque<_> = (0..15).map(|_| (0, ask(engine, 0))).collect();
     for now_us in (EVERY_US..10_000_000).step_by(EVERY_US as usize) {
@@ -247,7 +246,7 @@ fn of_a_stripe_only_the_member_that_is_late_itself_is_suspect() {
         keys.by_ref().find(is_in).expect("a key")
     };
     let (first, second) = (key(), key());
-    let set = |engine: &mut Engine<AnyCommand>, key: &str| {
+    let set = |engine: &mut Engine, key: &str| {
         ask_as(engine, 1, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
     };
     set(&mut engine, &first);
@@ -259,7 +258,7 @@ fn of_a_stripe_only_the_member_that_is_late_itself_is_suspect() {
         DONE.encode(tag.raw(), &mut bytes);
         engine.handle_session_input(engine.now, session, &bytes).expect("a reply");
     }
-    let acknowledge = |engine: &mut Engine<AnyCommand>, member: usize, op: u32| {
+    let acknowledge = |engine: &mut Engine, member: usize, op: u32| {
         engine.acknowledged(members[member], id, OpNumber(op));
     };
     (0..5).for_each(|member| acknowledge(&mut engine, member, 1));

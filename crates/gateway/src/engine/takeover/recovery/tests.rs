@@ -5,7 +5,6 @@ use shorttail_units::{CodeShape, Configuration, Epoch, Now, OpNumber, Slot, Unix
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members, NodeRequest, next_frame};
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::state::stripes::StripePhase;
 use crate::engine::state::testing::engine_of_ready_nodes;
 use crate::engine::takeover::picture::Loaded;
@@ -38,7 +37,7 @@ enum Held {
 
 /// An owner in RS(1,1) that has just taken over stripes which nobody sealed.
 struct Scene {
-    engine: Engine<AnyCommand>,
+    engine: Engine,
     partition: PartitionId,
     /// Appends whose records are not confirmed.
     appended: Vec<(NodeId, StripeId, OpNumber)>,

@@ -4,7 +4,6 @@ use shorttail_policy::Policy;
 use shorttail_units::CodeShape;
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::Token;
 use crate::engine::limits::KEY_QUEUE_MAX;
 use crate::engine::state::index::Location;
@@ -12,7 +11,7 @@ use crate::engine::state::testing::engine_of_ready_nodes;
 use crate::engine::write::lock::{End, FinishedCommands};
 use crate::request::{GroupPut, Reply, Request, RequestId};
 
-fn engine() -> Engine<AnyCommand> {
+fn engine() -> Engine {
     engine_of_ready_nodes(CodeShape::default(), 8)
 }
 
@@ -22,19 +21,19 @@ fn pairs(lengths: &[usize]) -> Vec<(Vec<u8>, Vec<u8>)> {
     lengths.iter().enumerate().map(|(number, &length)| (key(number), vec![b'x'; length])).collect()
 }
 
-fn store(engine: &mut Engine<AnyCommand>, lengths: &[usize], only_if_absent: bool) -> Option<Reply> {
+fn store(engine: &mut Engine, lengths: &[usize], only_if_absent: bool) -> Option<Reply> {
     let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
     let group = Request::Group(GroupPut { pairs: pairs(lengths), only_if_absent });
-    engine.handle_request(engine.now, token, group);
+    engine.take_request(engine.now, token, group);
     reply(engine)
 }
 
-fn reply(engine: &mut Engine<AnyCommand>) -> Option<Reply> {
+fn reply(engine: &mut Engine) -> Option<Reply> {
     engine.poll_reply(engine.now).map(|(_, reply)| reply)
 }
 
 /// Is it one operation, or a round for each pair?
-fn is_together(engine: &Engine<AnyCommand>) -> bool {
+fn is_together(engine: &Engine) -> bool {
     engine.groups.iter().next().expect("a group that waits").1.apart.is_none()
 }
 

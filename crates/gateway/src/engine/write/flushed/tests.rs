@@ -5,7 +5,6 @@ use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId};
 use shorttail_wire::node::{NodeReply, NodeRequest, next_frame};
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::state::testing::{engine_of_ready_nodes, turn_after};
 use crate::engine::write::manifest::Manifest;
 use crate::engine::{SessionId, What};
@@ -13,7 +12,7 @@ use crate::engine::{SessionId, What};
 const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
 
 /// The owner of so many large values, just flushed.
-fn engine_of_flushed(count: u64) -> Engine<AnyCommand> {
+fn engine_of_flushed(count: u64) -> Engine {
     let shape = CodeShape::reed_solomon(1, 1).expect("a code");
     let mut engine = engine_of_ready_nodes(shape, 2);
     turn_after(&mut engine, 10_000);
@@ -34,7 +33,7 @@ fn engine_of_flushed(count: u64) -> Engine<AnyCommand> {
 }
 
 /// What leaves now for a node: the tags of all, and the stripes that it is to free.
-fn sent(engine: &mut Engine<AnyCommand>, node: NodeId) -> (Vec<u64>, Vec<u64>) {
+fn sent(engine: &mut Engine, node: NodeId) -> (Vec<u64>, Vec<u64>) {
     let session = engine.nodes.session_mut(SessionId { node, core: 0 }).expect("a session");
     let bytes = session.batch().map(std::mem::take).unwrap_or_default();
     let (mut at, mut tags, mut freed) = (0, Vec::new(), Vec::new());
@@ -48,7 +47,7 @@ fn sent(engine: &mut Engine<AnyCommand>, node: NodeId) -> (Vec<u64>, Vec<u64>) {
     (tags, freed)
 }
 
-fn answer(engine: &mut Engine<AnyCommand>, node: NodeId, tags: &[u64]) {
+fn answer(engine: &mut Engine, node: NodeId, tags: &[u64]) {
     let mut answers = Vec::new();
     let done = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
     tags.iter().for_each(|&tag| done.encode(tag, &mut answers));

@@ -2,7 +2,7 @@
 
 use shorttail_units::Version;
 
-use crate::command::{Access, Attributes, Command, Effect, ObjectRef, Wants};
+use crate::command::{Access, Attributes, BoxCommand, Effect, ObjectRef, Wants};
 use crate::engine::write::lock::{Object, ObjectData};
 use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
@@ -27,7 +27,7 @@ impl Current {
     }
 
     /// The reply to a read that takes no large value and meets one.
-    pub fn deferred<C: Command>(&self, command: &C) -> Option<Reply> {
+    pub fn deferred(&self, command: &BoxCommand) -> Option<Reply> {
         let Current::Present(object) = self else { return None };
         let value_bytes = object.data.value_bytes();
         let reads_value = command.access() == Access::Read && command.wants() == Wants::Value;
@@ -35,7 +35,7 @@ impl Current {
         Some(Reply::Large { value_bytes, command })
     }
 
-    pub fn shown<C: Command>(&self, command: &C) -> Option<ObjectRef<'_>> {
+    pub fn shown(&self, command: &BoxCommand) -> Option<ObjectRef<'_>> {
         match self {
             Current::Present(object) if command.wants() != Wants::Nothing => Some(object.shown()),
             _ => None,

@@ -4,7 +4,6 @@
 use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, StripeId};
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::command::Attributes;
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{ask_as, confirm_in_doubt, confirm_seals, engine_of_ready_nodes, leave_stripe};
@@ -16,12 +15,12 @@ use crate::session::{Session, Settings, Shared};
 const VALUE_BYTES: usize = 1 << 20;
 
 /// What a session asks for when it is given this input, or this reply.
-type Asked = Vec<(RequestId, AnyCommand)>;
+type Asked = Vec<(RequestId, BoxCommand)>;
 
 fn sink(asked: &mut Asked) -> impl FnMut(RequestId, Request<crate::memcached::MemcachedCommand>) {
     |id, request| {
         if let Request::Key(command) = request {
-            asked.push((id, command.into()));
+            asked.push((id, Box::new(command) as BoxCommand));
         }
     }
 }
@@ -39,7 +38,7 @@ fn answered(asked: Asked) -> (Vec<(RequestId, Reply)>, bool) {
 }
 
 /// After the first round of them.
-fn combined(asked: Asked) -> (Engine<AnyCommand>, PoolKey) {
+fn combined(asked: Asked) -> (Engine, PoolKey) {
     let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
     engine.ownership.outstanding_count = asked.len();
     let key = asked[0].1.key().to_vec();
@@ -96,17 +95,17 @@ fn a_few_in_a_turn_make_a_large_value_of_another() {
     }
 }
 
-fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
+fn ask(engine: &mut Engine, input: &[u8]) {
     let (mut session, mut shared, mut asked) = (MemcachedSession::default(), Shared::new(Settings::default()), vec![]);
     session.handle_input(Default::default(), &mut shared, input, &mut sink(&mut asked));
     for (id, command) in asked {
-        engine.handle_request(engine.now, Token { connection: 1, id }, Request::Key(command));
+        engine.take_request(engine.now, Token { connection: 1, id }, Request::Key(command));
     }
     engine.flush_logs();
 }
 
 /// The index names a record, which may be of this key, in a stripe that was sealed.
-fn name_a_record(engine: &mut Engine<AnyCommand>, key: &[u8]) {
+fn name_a_record(engine: &mut Engine, key: &[u8]) {
     let members = (0..engine.config.member_count() as u16).map(NodeId).collect();
     let fills = vec![0; engine.config.data_count()].into();
     let stripe = Stripe::inherited(StripeId::new(Epoch(1), 1), PartitionId(0), members, fills);
@@ -116,7 +115,7 @@ fn name_a_record(engine: &mut Engine<AnyCommand>, key: &[u8]) {
 }
 
 /// The kinds of the records in stripes that take appends.
-fn written(engine: &Engine<AnyCommand>) -> Vec<RecordKind> {
+fn written(engine: &Engine) -> Vec<RecordKind> {
     let mut kinds = Vec::new();
     for stripe in engine.stripes.unsealed().iter().map(|&slot| engine.stripes.at(slot)) {
         let open = stripe.open.as_ref().expect("its bytes");
@@ -192,7 +191,7 @@ fn a_flush_lets_keys_change_of_which_something_could_not_be_compared() {
 }
 
 /// Everybody's first words, once all that was sent is there.
-fn told_in_the_end(engine: &mut Engine<AnyCommand>) -> Vec<String> {
+fn told_in_the_end(engine: &mut Engine) -> Vec<String> {
     let mut told = Vec::new();
     for _ in 0..20 {
         confirm_seals(engine);
@@ -228,7 +227,7 @@ fn who_changes_a_key_waits_with_all_that_many_clients_pipeline() {
 
 /// What clients hear, each of one line, that wait for a key which is `old`, after `happens` to their first round. In
 /// the order of lines.
-fn told_of(old: &str, lines: &[&str], happens: fn(&mut Engine<AnyCommand>, PoolKey)) -> Vec<String> {
+fn told_of(old: &str, lines: &[&str], happens: fn(&mut Engine, PoolKey)) -> Vec<String> {
     let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
     ask_as(&mut engine, 1, old.as_bytes());
     told_in_the_end(&mut engine);
@@ -256,7 +255,7 @@ fn who_asked_for_less_than_what_failed_is_not_refused_with_it() {
     const DELETE: &str = "delete a\r\n";
     const FULL: &str = "SERVER_ERROR out of memory";
     const THERE: &str = "VALUE a 0 1\r\n1\r\nEND\r\n";
-    let full = |engine: &mut Engine<AnyCommand>, lock| {
+    let full = |engine: &mut Engine, lock| {
         engine.start(lock);
         engine.fail_round(lock, StoreError::OutOfMemory);
     };
@@ -269,7 +268,7 @@ fn who_asked_for_less_than_what_failed_is_not_refused_with_it() {
         let is_expected = told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
         assert!(is_expected, "{lines:?}: {told:?}");
     }
-    let unknown = |engine: &mut Engine<AnyCommand>, lock| {
+    let unknown = |engine: &mut Engine, lock| {
         engine.start(lock);
         engine.fail_round(lock, StoreError::OutcomeUnknown);
     };

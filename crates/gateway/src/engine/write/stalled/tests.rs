@@ -4,7 +4,6 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, StripeId, UnixMs};
 use shorttail_wire::node::{NodeReply, next_frame};
 
 use super::*;
-use crate::any::AnyCommand;
 use crate::engine::SessionId;
 use crate::engine::limits::{DELETE_STALL_US_MAX, FREES_ASKED_MAX, LET_GO_STALL_US_MAX};
 use crate::engine::reclaim::reserve::Urgency;
@@ -16,7 +15,7 @@ use crate::request::Reply;
 const OVER: UnixMs = UnixMs(10_000);
 
 /// A delete that waits for memory, and a stripe of the key's partition that takes no appends.
-fn engine_with_stalled_delete() -> (Engine<AnyCommand>, StripeSlot) {
+fn engine_with_stalled_delete() -> (Engine, StripeSlot) {
     let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
     ask(&mut engine, b"set a 0 10 1\r\n1\r\n");
     let slot = engine.stripes.unsealed()[0];
@@ -32,7 +31,7 @@ fn engine_with_stalled_delete() -> (Engine<AnyCommand>, StripeSlot) {
 }
 
 /// The first words of the answers.
-fn told(engine: &mut Engine<AnyCommand>) -> Vec<String> {
+fn told(engine: &mut Engine) -> Vec<String> {
     engine.run_work();
     engine.flush_logs();
     let now = engine.now;
@@ -43,7 +42,7 @@ fn told(engine: &mut Engine<AnyCommand>) -> Vec<String> {
     replies.collect()
 }
 
-fn get(engine: &mut Engine<AnyCommand>, connection: u64) -> Vec<String> {
+fn get(engine: &mut Engine, connection: u64) -> Vec<String> {
     ask_as(engine, connection, b"get a\r\n");
     told(engine)
 }
@@ -86,7 +85,7 @@ fn what_is_over_is_gone_whatever_a_delete_waits_for() {
     assert_eq!(get(&mut engine, 2), ["END"]);
 }
 
-fn engine_without_memory() -> Engine<AnyCommand> {
+fn engine_without_memory() -> Engine {
     let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
     engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = 0);
     engine.look_at_room();
@@ -95,7 +94,7 @@ fn engine_without_memory() -> Engine<AnyCommand> {
 }
 
 /// A delete waits that has nothing left to take from cleaning.
-fn stall_delete(engine: &mut Engine<AnyCommand>, key: &[u8]) {
+fn stall_delete(engine: &mut Engine, key: &[u8]) {
     let round = Round::new(Default::default(), End::Delete, Default::default(), Old::Lost);
     let round = Round { helps_cleaning: true, ..round };
     let key = engine.key_ref(key);
@@ -156,12 +155,12 @@ fn deletes_whose_time_is_over_hear_it_together() {
 }
 
 /// A write of so many bytes wants to wait in the lane of the first partition.
-fn let_wait(engine: &mut Engine<AnyCommand>, bytes: usize) -> Result<(), StoreError> {
+fn let_wait(engine: &mut Engine, bytes: usize) -> Result<(), StoreError> {
     let lane = Lane { kind: Kind::Packed, partition: PartitionId(0) };
     engine.let_wait(StalledWrite::Round(PoolKey::from_raw(1 << 60)), lane, engine.now.mono_us, bytes, false)
 }
 
-fn full_of_unsealed() -> Engine<AnyCommand> {
+fn full_of_unsealed() -> Engine {
     let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
     for partition in engine.logs.keys().copied().collect::<Vec<_>>() {
         leave_no_room(&mut engine, partition);
@@ -252,7 +251,7 @@ fn many_answers_at_once_try_the_first_of_those_that_wait_once() {
 #[test]
 fn a_long_value_that_waits_for_memory_keeps_shorter_ones_from_nothing() {
     let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
-    let leave = |engine: &mut Engine<AnyCommand>, stripe_count: u64| {
+    let leave = |engine: &mut Engine, stripe_count: u64| {
         let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
         engine.nodes.iter_mut().for_each(|node| node.sessions[0].used_bytes = (1 << 30) - bytes);
         engine.look_at_room();
@@ -262,7 +261,7 @@ fn a_long_value_that_waits_for_memory_keeps_shorter_ones_from_nothing() {
     for (key, length) in [("a", 1_000_000), ("b", 100_000), ("c", 1)] {
         ask(&mut engine, format!("set {key} 0 0 {length}\r\n{}\r\n", "x".repeat(length)).as_bytes());
     }
-    let waiting = |engine: &Engine<AnyCommand>| {
+    let waiting = |engine: &Engine| {
         let kinds = engine.stalled.lanes.iter().map(|(lane, waiting)| (lane.kind, waiting.len()));
         kinds.fold([0; 2], |[packed, striped], (kind, count)| match kind {
             Kind::Striped => [packed, striped + count],

@@ -6,7 +6,7 @@ use shorttail_units::{Epoch, Now, Version};
 use shorttail_wire::node::{NodeReply, next_frame};
 
 use super::*;
-use crate::any::AnyCommand;
+use crate::command::BoxCommand;
 use crate::engine::SessionId;
 use crate::engine::limits::{PAUSE_US, READ_AGAIN_MAX};
 use crate::engine::read::read_room::ReadRoom;
@@ -20,16 +20,16 @@ use crate::session::{Session, Settings, Shared};
 
 const VALUE_BYTES: usize = 80;
 
-fn members(engine: &Engine<AnyCommand>) -> Arc<[NodeId]> {
+fn members(engine: &Engine) -> Arc<[NodeId]> {
     (0..engine.config.member_count() as u16).map(NodeId).collect()
 }
 
 /// There is room to read one value at once.
-fn engine() -> (Engine<AnyCommand>, StripeSlot) {
+fn engine() -> (Engine, StripeSlot) {
     engine_of(CodeShape::reed_solomon(1, 1).expect("a code"), 4)
 }
 
-fn engine_of(shape: CodeShape, node_count: u16) -> (Engine<AnyCommand>, StripeSlot) {
+fn engine_of(shape: CodeShape, node_count: u16) -> (Engine, StripeSlot) {
     let mut engine = engine_of_ready_nodes(shape, node_count);
     engine.config.read_bytes_max = VALUE_BYTES;
     engine.read_room = ReadRoom::new(VALUE_BYTES);
@@ -40,27 +40,27 @@ fn engine_of(shape: CodeShape, node_count: u16) -> (Engine<AnyCommand>, StripeSl
 }
 
 /// What a client says is asked of the engine.
-fn say(engine: &mut Engine<AnyCommand>, text: &[u8]) {
+fn say(engine: &mut Engine, text: &[u8]) {
     let (mut shared, mut session) = (Shared::new(Settings::default()), MemcachedSession::default());
     let mut asked = Vec::new();
     session.handle_input(engine.now, &mut shared, text, &mut |id, request: Request<MemcachedCommand>| {
         if let Request::Key(command) = request {
-            asked.push((id, AnyCommand::from(command)));
+            asked.push((id, Box::new(command) as BoxCommand));
         }
     });
     for (id, command) in asked {
-        engine.handle_request(engine.now, Token { connection: 1, id }, Request::Key(command));
+        engine.take_request(engine.now, Token { connection: 1, id }, Request::Key(command));
     }
 }
 
-fn manifest_of(engine: &Engine<AnyCommand>, first: StripeId) -> Manifest {
+fn manifest_of(engine: &Engine, first: StripeId) -> Manifest {
     let (shape, members) = (engine.config.shape, members(engine));
     let (stripe_count, piece_bytes) = Manifest::cut(VALUE_BYTES, shape.data_count(), engine.config.chunk_bytes, 0);
     Manifest { value_bytes: VALUE_BYTES, first, stripe_count, piece_bytes, shape, members }
 }
 
 /// A value is durable, in the place of the one that was there.
-fn store(engine: &mut Engine<AnyCommand>, slot: StripeSlot, bytes: &[u8], number: u64) -> StripeId {
+fn store(engine: &mut Engine, slot: StripeSlot, bytes: &[u8], number: u64) -> StripeId {
     let first = StripeId::new(Epoch(1), number);
     let manifest = manifest_of(engine, first);
     let value = manifest.encode();
@@ -82,11 +82,11 @@ fn store(engine: &mut Engine<AnyCommand>, slot: StripeSlot, bytes: &[u8], number
 }
 
 /// First stripes of the values that are being read.
-fn read(engine: &Engine<AnyCommand>) -> Vec<StripeId> {
+fn read(engine: &Engine) -> Vec<StripeId> {
     engine.striped_reads.iter().map(|(_, read)| read.first()).collect()
 }
 
-fn end_read(engine: &mut Engine<AnyCommand>) {
+fn end_read(engine: &mut Engine) {
     let (key, _) = engine.striped_reads.iter().next().expect("a read");
     engine.take_striped_read(key);
     engine.run_work();
@@ -139,7 +139,7 @@ fn a_write_is_not_late_for_a_pause_of_its_owner() {
 }
 
 /// Each node answers what it was asked to read of a stripe, all of its chunk; who did.
-fn answer(engine: &mut Engine<AnyCommand>, chunks: &[Vec<u8>]) -> Vec<u16> {
+fn answer(engine: &mut Engine, chunks: &[Vec<u8>]) -> Vec<u16> {
     let mut asked = Vec::new();
     for (node, chunk) in (0..).zip(chunks) {
         let session = SessionId { node: NodeId(node), core: 0 };
@@ -167,7 +167,7 @@ fn a_piece_that_was_gone_round_is_read_where_the_parities_do_not_help() {
     for is_back in [true, false] {
         let (mut engine, slot) = engine_of(CodeShape::default(), 6);
         let first = store(&mut engine, slot, b"a", 1);
-        let become_phase = |engine: &mut Engine<AnyCommand>, node: u16, phase| {
+        let become_phase = |engine: &mut Engine, node: u16, phase| {
             engine.nodes.get_mut(NodeId(node)).expect("a node").phase = phase;
         };
         become_phase(&mut engine, 1, NodePhase::Suspect);

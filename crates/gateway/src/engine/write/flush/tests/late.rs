@@ -13,7 +13,7 @@ fn a_late_flush_ends_nothing_where_it_has_happened() {
         let late = PartitionId(1);
         let keys: Vec<String> = engine.all_partitions().into_iter().map(|of| key_in(&engine, of)).collect();
         keys.iter().for_each(|key| ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes()));
-        let confirm = |engine: &mut Engine<AnyCommand>| {
+        let confirm = |engine: &mut Engine| {
             for slot in engine.stripes.unsealed().to_vec() {
                 confirm_all(engine, slot);
             }
@@ -26,7 +26,7 @@ fn a_late_flush_ends_nothing_where_it_has_happened() {
         engine.advance_flushes();
         if is_all_flushed {
             let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-            engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
+            engine.take_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
         }
         for _ in 0..2 {
             engine.flush_logs();
@@ -53,19 +53,19 @@ fn a_flush_of_some_partitions_ends_nothing_in_others() {
         let all = engine.all_partitions();
         let keys: Vec<String> = all.iter().map(|&of| key_in(&engine, of)).collect();
         keys.iter().for_each(|key| ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes()));
-        let confirm = |engine: &mut Engine<AnyCommand>| {
+        let confirm = |engine: &mut Engine| {
             engine.flush_logs();
             engine.stripes.unsealed().to_vec().into_iter().for_each(|slot| confirm_all(engine, slot));
         };
         confirm(&mut engine);
-        let replies = |engine: &mut Engine<AnyCommand>| {
+        let replies = |engine: &mut Engine| {
             let now = engine.now;
             std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect::<Vec<_>>()
         };
         replies(&mut engine);
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        let ask_flush = |engine: &mut Engine<AnyCommand>, of: Vec<u16>| {
-            engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at, of }));
+        let ask_flush = |engine: &mut Engine, of: Vec<u16>| {
+            engine.take_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at, of }));
             confirm(engine);
         };
         ask_flush(&mut engine, vec![1, all.len() as u16]);

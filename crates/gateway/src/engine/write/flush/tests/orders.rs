@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn is_due(engine: &Engine<AnyCommand>, at: UnixMs) -> bool {
+fn is_due(engine: &Engine, at: UnixMs) -> bool {
     engine.flushes.due.get(&PARTITION).is_some_and(|&(_, due)| due == at)
 }
 

@@ -9,7 +9,7 @@ fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
     let key = key_in(&engine, PartitionId(1));
     all_overdue(&mut engine);
     ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
-    let is_held = |engine: &Engine<AnyCommand>| engine.locks.find(engine.key_ref(key.as_bytes())).is_some();
+    let is_held = |engine: &Engine| engine.locks.find(engine.key_ref(key.as_bytes())).is_some();
     assert!(is_held(&engine), "before the owner was to declare it");
     engine.advance_flushes();
     order(&mut engine, UnixMs(9_000));
@@ -34,7 +34,7 @@ fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
 }
 
 /// A flush for later is late in all partitions.
-fn all_overdue(engine: &mut Engine<AnyCommand>) {
+fn all_overdue(engine: &mut Engine) {
     let version = engine.take_version();
     for partition in engine.all_partitions() {
         engine.inherit_flush_due(partition, version, UnixMs(5_000));
@@ -42,14 +42,14 @@ fn all_overdue(engine: &mut Engine<AnyCommand>) {
     engine.now.unix_ms = UnixMs(6_000);
 }
 
-fn replies(engine: &mut Engine<AnyCommand>) -> Vec<Reply> {
+fn replies(engine: &mut Engine) -> Vec<Reply> {
     engine.run_work();
     let now = engine.now;
     std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect()
 }
 
 /// All that was sent is confirmed, but of stripes that take no appends.
-fn confirm_open(engine: &mut Engine<AnyCommand>) {
+fn confirm_open(engine: &mut Engine) {
     for _ in 0..3 {
         engine.flush_logs();
         let open: Vec<StripeSlot> = engine.logs.values().flat_map(|log| log.open.clone()).collect();
@@ -118,7 +118,7 @@ fn a_flush_waits_for_seals_as_a_write_does() {
     for at in [None, Some(UnixMs(9_000))] {
         let mut engine = engine_without_room(PartitionId(1));
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(at)));
+        engine.take_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(at)));
         engine.now.mono_us += STALL_US_MAX - 20_000;
         engine.advance_flushes();
         assert!(replies(&mut engine).is_empty(), "{at:?}: it waits");
