@@ -73,16 +73,20 @@ impl Found {
 pub(super) type Stripes = BTreeMap<StripeId, Vec<Found>>;
 
 impl World {
-    pub(super) fn audit(&mut self) {
+    /// Looks at all that nodes and owners hold together; the number of stripes.
+    pub(super) fn audit(&mut self) -> usize {
         (0..self.gateways.len()).for_each(|gateway| self.check_engines(gateway));
         self.check_sole_owner();
         let stripes = self.scan_all();
+        let stripe_count = stripes.len();
         for (id, found) in stripes {
             let code = self.codes.get(found[0].report.description.shape);
             if let Err(text) = self.audit_stripe(&code, id, &found) {
-                return self.fail(Violation::Audit(text));
+                self.fail(Violation::Audit(text));
+                break;
             }
         }
+        stripe_count
     }
 
     /// A node that holds a chunk of a stripe that takes appends: a parity, or data.

@@ -67,6 +67,8 @@ pub use violation::Violation;
 const CLUSTER: ClusterId = ClusterId(0x51);
 /// Messages between a client and the gateway take this long on average.
 const CLIENT_DELAY_US: u64 = 100;
+/// Events after an audit for each stripe that it looked at, before the next: audits do not take most of a run's time.
+const AUDIT_REST_PER_STRIPE: u64 = 4;
 
 /// Endpoints of further gateways begin here; that of the first is 0, those of nodes lie between.
 const GATEWAYS_FIRST: u32 = 10_000;
@@ -116,6 +118,8 @@ pub struct World {
     /// Of its own, so that runs with clocks that run rightly are the runs that they were.
     clock_rng: Rng,
     event_count: u64,
+    /// After so many events.
+    audit_due: u64,
     counts: Counts,
     samples: Vec<Sample>,
     verdicts: Vec<(u64, shorttail_monitor::Verdict)>,
@@ -164,6 +168,7 @@ impl World {
             troubles: troubles::Troubles::default(),
             service: service::Service::default(),
             codes: CodeCache::default(),
+            audit_due: config.audit_events,
             config,
             schedule: Schedule::default(),
             network,
@@ -255,8 +260,10 @@ impl World {
         if is_of_troubles {
             self.watch_service();
         }
-        if self.event_count.is_multiple_of(self.config.audit_events) {
-            self.audit();
+        if self.event_count >= self.audit_due {
+            let stripe_count = self.audit() as u64;
+            let rest = self.config.audit_events.max(AUDIT_REST_PER_STRIPE * stripe_count);
+            self.audit_due = self.event_count + rest;
         }
         true
     }

@@ -281,12 +281,13 @@ impl Index {
 
     /// Every location, for invariants.
     pub fn locations(&self) -> impl Iterator<Item = Location> {
-        (0..SLOT_COUNT).flat_map(|slot| self.tables.get(slot)).map(|entry| entry.location())
+        self.tables.in_use().flatten().map(|entry| entry.location())
     }
 
     /// Asserts what must hold between operations.
     pub fn check_invariants(&self) {
         self.tables.check_invariants();
+        assert_eq!(self.locations().count() as u64, self.object_count, "every object is found");
     }
 }
 
