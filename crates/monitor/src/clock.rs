@@ -56,6 +56,11 @@ impl Clock {
         self.asked_us = us;
     }
 
+    /// There is nothing to come for: however long that lasts, no time is lost.
+    pub fn ask_nobody(&mut self) {
+        self.asked_us = NEVER;
+    }
+
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.asked_us != NEVER

@@ -127,7 +127,8 @@ impl Monitor {
             return Ticket::new(now_us, slice, bytes, expected_us, (Ticket::NOBODY, 0), kind);
         };
         if !self.clock.is_asked() {
-            self.clock.ask(lane.due_us());
+            // Not for a time that is over: it would count as lost.
+            self.clock.ask(lane.due_us().max(now_us));
         }
         lane.count();
         self.outstanding[class.index()] += 1;
@@ -183,6 +184,9 @@ impl Monitor {
             track.end_slow(latency_us);
         } else {
             lane.sizes.learn(ticket.size(), latency_us);
+        }
+        if self.deadline_us() == u64::MAX {
+            self.clock.ask_nobody();
         }
     }
 

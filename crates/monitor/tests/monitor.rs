@@ -152,3 +152,31 @@ fn unknown_nodes_are_ignored_and_a_ticket_ends_once() {
     (0..3).for_each(|_| scene.monitor.answered(ticket, scene.now_us + 5));
     assert_eq!(scene.monitor.latency(NodeId(0), Class::Write).count(), 1);
 }
+
+/// Requests come in bursts, and the caller when it is asked to: how long each took is seen all the same, whatever class
+/// was asked before.
+#[test]
+fn what_comes_after_a_pause_takes_as_long_as_it_takes() {
+    const PAUSE_US: u64 = 200_000;
+    const LATENCY_US: u64 = 50_000;
+    let mut scene = Scene::calibrated(Detector::Adaptive);
+    scene.now_us += 1_000;
+    scene.answer_due();
+    for burst in 0..100 {
+        scene.now_us += PAUSE_US + burst * 777;
+        let began_us = scene.now_us;
+        let class = if burst % 2 == 0 { Class::Read } else { Class::Write };
+        let tickets = [0, 1].map(|node| scene.monitor.sent(NodeId(node), class, 100, began_us));
+        while scene.now_us < began_us + LATENCY_US {
+            let due_us = scene.monitor.poll_deadline().max(scene.now_us + 1);
+            scene.now_us = due_us.min(began_us + LATENCY_US);
+            if due_us <= scene.now_us {
+                scene.monitor.tick(scene.now_us);
+            }
+        }
+        let sum_us = |scene: &Scene| scene.monitor.latency(NodeId(0), class).sum_us();
+        let before_us = sum_us(&scene);
+        tickets.into_iter().for_each(|ticket| scene.monitor.answered(ticket, scene.now_us));
+        assert_eq!(sum_us(&scene) - before_us, LATENCY_US, "burst {burst}");
+    }
+}

@@ -56,7 +56,7 @@ impl Engine {
     fn file_share(&mut self, sight: &Sight, slot: StripeSlot) -> Option<f64> {
         let stripe = self.stripes.get(slot).filter(|stripe| stripe.phase() == StripePhase::Sealed);
         let stripe = stripe.filter(|stripe| !self.is_held_back(stripe.id) && self.can_be_emptied(sight, stripe));
-        let share = stripe.map(|stripe| self.live_share(stripe));
+        let share = stripe.map(|stripe| self.share_of(sight, stripe));
         let is_new = self.emptiest.file(slot, share);
         share.filter(|_| !is_new)
     }
@@ -183,6 +183,13 @@ impl Engine {
         self.stripes_for_clients() <= self.reserved_stripes() || waits_for_memory()
     }
 
+    /// What a stripe is filed under: what is alive takes room elsewhere, of which it gives back less than that if it
+    /// lies where there is plenty.
+    fn share_of(&self, sight: &Sight, stripe: &Stripe<Purpose>) -> f64 {
+        let share = self.live_share(stripe);
+        if share == 0.0 { share } else { share + 1.0 - sight.headroom.gain(&stripe.members) }
+    }
+
     /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the
     /// same records would leave such tails again; but a stripe that was sealed early gains its room.
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
@@ -209,6 +216,7 @@ mod tests {
     use shorttail_units::{CodeShape, Epoch, NodeId};
 
     use super::*;
+    use crate::engine::sessions::nodes::NodePhase;
     use crate::engine::state::testing::engine_of_ready_nodes;
 
     /// However little garbage there is: a new owner would take all that was in it for lost, also if it was flushed
@@ -228,6 +236,29 @@ mod tests {
         assert_eq!(engine.choose_victim(), Some((slot, Mode::Move)));
         engine.repair.clear(id, 0);
         assert_eq!(engine.choose_victim(), None, "it goes with the rest of the garbage");
+    }
+
+    /// With as many nodes left as a stripe has chunks, what is moved takes room on each of them.
+    #[test]
+    fn what_gives_nothing_back_where_it_is_short_is_left_alone() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 7);
+        let chunk_bytes = engine.chunk_room_bytes(engine.config.chunk_bytes);
+        engine.nodes.get_mut(NodeId(6)).expect("a node").phase = NodePhase::Away;
+        engine.nodes.get_mut(NodeId(0)).expect("a node").sessions[0].memory_bytes = 3 * chunk_bytes;
+        assert!(engine.is_short_of_memory());
+        let mut stripe_on = |sequence, members: std::ops::Range<u16>, live_bytes| {
+            let members: Arc<[NodeId]> = members.map(NodeId).collect();
+            let held = Stripe::inherited(StripeId::new(Epoch(1), sequence), PartitionId(0), members, Box::from([9; 4]));
+            let slot = engine.stripes.insert(held);
+            let stripe = engine.stripes.at_mut(slot);
+            (stripe.live_count, stripe.live_bytes) = (1, live_bytes);
+            slot
+        };
+        let (beside, on_it) = (stripe_on(1, 1..7, 10), stripe_on(2, 0..6, 1_000));
+        assert_eq!(engine.choose_victim(), Some((on_it, Mode::Move)));
+        engine.stripes.at_mut(beside).live_count = 0;
+        engine.stripes.at_mut(beside).live_bytes = 0;
+        assert_eq!(engine.choose_victim(), Some((beside, Mode::Move)), "nothing of it is to be moved");
     }
 
     /// Repair looks at so many at once, and again at all of them together.

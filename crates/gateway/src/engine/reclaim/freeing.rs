@@ -172,6 +172,11 @@ impl Voids {
         self.emptied.keys().copied()
     }
 
+    /// Who holds chunks of these.
+    pub(super) fn members_of_emptied(&self) -> impl Iterator<Item = &Arc<[NodeId]>> {
+        self.emptied.values().map(|emptied| &emptied.members)
+    }
+
     pub(super) fn await_closes(&mut self, id: StripeId, members: BTreeSet<NodeId>) {
         if let Some(emptied) = self.emptied.get_mut(&id) {
             emptied.ending = Ending::Closing(members);
@@ -335,6 +340,11 @@ impl Engine {
     }
 
     /// Nodes with the stripes that they are to free, the first one of each range.
+    /// How much a node has not confirmed to have freed, in chunks: what lies side by side counts as one.
+    pub(super) fn frees_pending_on(&self, node: NodeId) -> u64 {
+        self.voids.pending.get(&node).map_or(0, |frees| frees.by_first.len() as u64)
+    }
+
     pub(in crate::engine) fn pending_frees(&self) -> impl Iterator<Item = (NodeId, StripeId)> {
         let nodes = self.voids.pending.iter();
         nodes.flat_map(|(&node, pending)| pending.by_first.keys().map(move |&first| (node, first)))

@@ -16,6 +16,7 @@
 //!
 //! Must not know: how memory is reclaimed.
 
+use shorttail_units::NodeId;
 use smallvec::SmallVec;
 
 use crate::engine::limits::{CRAMPED_STRIPES, DELETE_PART, DELETE_PART_MAX};
@@ -154,6 +155,20 @@ impl Engine {
     /// other sizes may lie so that a few less do.
     pub(in crate::engine) fn spare_stripes(&self) -> u64 {
         self.stripes_above(0)
+    }
+
+    /// Chunks that each node has room for once all is freed that is being emptied, in the order of the nodes.
+    pub(in crate::engine) fn rooms_to_come(&self) -> SmallVec<[(NodeId, u64); 32]> {
+        let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
+        let room = |node: &Node| (node.id, node.free_bytes() / chunk_bytes + self.frees_pending_on(node.id));
+        let mut rooms: SmallVec<[(NodeId, u64); 32]> = self.taking_nodes().map(room).collect();
+        let emptied = self.stripes_emptied().map(|slot| &self.stripes.at(slot).members);
+        for node in emptied.chain(self.voids.members_of_emptied()).flat_map(|members| members.iter()) {
+            if let Ok(place) = rooms.binary_search_by_key(node, |&(id, _)| id) {
+                rooms[place].1 += 1;
+            }
+        }
+        rooms
     }
 
     /// The same beside so many chunks on each node.

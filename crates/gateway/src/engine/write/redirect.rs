@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use shorttail_placement::{Candidate, List, Wish, choose};
 use shorttail_units::{CodeShape, NodeId, PartitionId};
+use smallvec::SmallVec;
 
 use super::log::PlaceError;
 use crate::engine::Engine;
+use crate::engine::limits::CRAMPED_STRIPES;
 use crate::engine::sessions::nodes::Node;
 
 impl Engine {
@@ -55,11 +57,17 @@ impl Engine {
         Ok(choice.members.into())
     }
 
-    /// Members with most room that the placement allows, slow ones too.
+    /// Members with most room that the placement allows, slow ones too. Unless the last of it is at stake, what is
+    /// being emptied counts as room: else cleaning would, burst by burst, fill a node on which nothing is emptied.
     pub(super) fn choose_roomiest(&self, shape: CodeShape, chunk_bytes: u64) -> Result<Arc<[NodeId]>, PlaceError> {
         self.too_few_nodes()?;
         let able = self.taking_nodes().filter(|node| node.free_bytes() >= chunk_bytes);
-        let by_room = |node: &Node| Candidate { load: u64::MAX - node.free_bytes(), ..self.candidate(node) };
+        let rooms = if self.spare_stripes() > CRAMPED_STRIPES + 1 { self.rooms_to_come() } else { SmallVec::new() };
+        let room_of = |node: &Node| {
+            let to_come = rooms.binary_search_by_key(&node.id, |&(id, _)| id).map(|place| rooms[place].1 * chunk_bytes);
+            to_come.unwrap_or_else(|_| node.free_bytes())
+        };
+        let by_room = |node: &Node| Candidate { load: u64::MAX - room_of(node), ..self.candidate(node) };
         let wish = Wish { shape, turn: self.next_stripe, seed: self.place_seed() };
         let choice = choose(self.domains.placement(), &List::new(able.map(by_room).collect()), &wish);
         Ok(choice.ok_or(PlaceError::Wait)?.members.into())
