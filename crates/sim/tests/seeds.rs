@@ -1,4 +1,4 @@
-//! The usual run: two thousand seeds, the proof that a seed is one run, and seeds that once failed.
+//! The usual run: a thousand seeds, the proof that a seed is one run, and seeds that once failed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,25 +7,25 @@ use shorttail_sim::cli::{run_config, run_seed};
 use shorttail_sim::config::{FaultWeights, Profile, SimConfig};
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 2 287 in all.
+/// Seeds of the usual run per profile: 1 145 in all. Campaigns draw others.
 const SEEDS: [(Profile, u64); 17] = [
-    (Profile::Mixed, 400),
-    (Profile::Calm, 100),
-    (Profile::Crash, 200),
-    (Profile::Stall, 200),
-    (Profile::Large, 90),
-    (Profile::Full, 35),
-    (Profile::Takeover, 400),
-    (Profile::Gateways, 200),
-    (Profile::Long, 7),
-    (Profile::Restart, 200),
-    (Profile::Members, 15),
-    (Profile::Rot, 70),
-    (Profile::Near, 100),
-    (Profile::Coordinated, 60),
-    (Profile::Lossy, 70),
-    (Profile::Prompt, 70),
-    (Profile::Cramped, 70),
+    (Profile::Mixed, 200),
+    (Profile::Calm, 50),
+    (Profile::Crash, 100),
+    (Profile::Stall, 100),
+    (Profile::Large, 45),
+    (Profile::Full, 18),
+    (Profile::Takeover, 200),
+    (Profile::Gateways, 100),
+    (Profile::Long, 4),
+    (Profile::Restart, 100),
+    (Profile::Members, 8),
+    (Profile::Rot, 35),
+    (Profile::Near, 50),
+    (Profile::Coordinated, 30),
+    (Profile::Lossy, 35),
+    (Profile::Prompt, 35),
+    (Profile::Cramped, 35),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {
@@ -63,24 +63,24 @@ fn the_usual_seeds_show_no_violation() {
     }
     assert!(failures.is_empty(), "{} seeds failed\n{}", failures.len(), failures.join("\n"));
     // What the run is for must have happened in it.
-    assert!(counts.answered > 500_000, "{counts:?}");
+    assert!(counts.answered > 250_000, "{counts:?}");
     assert!(
-        counts.takeovers > 500
-            && counts.crashes > 1_000
-            && counts.stalls > 1_000
-            && counts.breaks > 1_000
-            && counts.cuts > 500,
+        counts.takeovers > 250
+            && counts.crashes > 500
+            && counts.stalls > 500
+            && counts.breaks > 500
+            && counts.cuts > 250,
         "{counts:?}"
     );
-    assert!(counts.rotten_bits > 1_000 && counts.corruptions_repaired > 10, "{counts:?}");
-    assert!(counts.handovers > 300 && counts.restarts > 1_500, "{counts:?}");
-    assert!(counts.flips > 300 && counts.flips_noticed > 200, "{counts:?}");
-    assert!(counts.coordinator_crashes > 200 && counts.store_absences > 30, "{counts:?}");
-    assert!(counts.tenures_taken_over > 200 && counts.tenures_handed_over > 100, "{counts:?}");
-    assert!(counts.joins > 10 && counts.drains > 10 && counts.removals > 5, "{counts:?}");
-    assert!(counts.unknown > 100 && counts.degraded_reads > 1_000, "{counts:?}");
-    assert!(counts.folds > 100_000 && counts.seals > 10_000 && counts.installs > 10_000, "{counts:?}");
-    assert!(counts.stripes_audited > 50_000 && counts.acknowledgements_audited > 5_000, "{counts:?}");
+    assert!(counts.rotten_bits > 500 && counts.corruptions_repaired > 5, "{counts:?}");
+    assert!(counts.handovers > 150 && counts.restarts > 750, "{counts:?}");
+    assert!(counts.flips > 150 && counts.flips_noticed > 100, "{counts:?}");
+    assert!(counts.coordinator_crashes > 100 && counts.store_absences > 15, "{counts:?}");
+    assert!(counts.tenures_taken_over > 100 && counts.tenures_handed_over > 50, "{counts:?}");
+    assert!(counts.joins > 5 && counts.drains > 5 && counts.removals > 2, "{counts:?}");
+    assert!(counts.unknown > 50 && counts.degraded_reads > 500, "{counts:?}");
+    assert!(counts.folds > 50_000 && counts.seals > 5_000 && counts.installs > 5_000, "{counts:?}");
+    assert!(counts.stripes_audited > 25_000 && counts.acknowledgements_audited > 2_500, "{counts:?}");
 }
 
 #[test]

@@ -105,8 +105,8 @@ pub struct SimConfig {
     pub near_shift_bytes: u64,
     /// Nodes disturbed at the same time, at most.
     pub disturbed_max: usize,
-    /// Events between two checks of what nodes and owner hold together, at least: a check that looks at much is followed
-    /// by more.
+    /// Events between two checks of what nodes and owner hold together, at least: a check that looks at much is
+    /// followed by more.
     pub audit_events: u64,
     /// Who holds what is acknowledged is looked at now and then. Whoever is asked takes what lies in its rings first.
     pub audits_acknowledgements: bool,
