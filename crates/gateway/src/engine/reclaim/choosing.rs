@@ -13,6 +13,7 @@ use shorttail_units::{PartitionId, StripeId};
 use smallvec::SmallVec;
 
 use super::cleaner::Mode;
+use super::headroom::Headroom;
 use super::unreadable::Sight;
 use crate::engine::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, HOPELESS_LOOKS_MAX, SHARE_LOOKS_MAX,
@@ -41,11 +42,12 @@ impl Engine {
     /// The sealed stripe with least to keep, and its share; see `emptiest`.
     fn choose_emptiest(&mut self) -> Option<(StripeSlot, f64)> {
         let sight = self.sight();
+        let headroom = Headroom::of(&self.rooms_to_come(), self.config.member_count());
         for slot in self.emptiest.turn(self.stripes.slot_count(), SHARE_LOOKS_MAX) {
-            self.file_share(&sight, slot);
+            self.file_share(&sight, &headroom, slot);
         }
         while let Some(slot) = self.emptiest.first() {
-            if let Some(share) = self.file_share(&sight, slot) {
+            if let Some(share) = self.file_share(&sight, &headroom, slot) {
                 return Some((slot, share));
             }
         }
@@ -53,10 +55,10 @@ impl Engine {
     }
 
     /// The share of a sealed stripe, if it is what it was filed under.
-    fn file_share(&mut self, sight: &Sight, slot: StripeSlot) -> Option<f64> {
+    fn file_share(&mut self, sight: &Sight, headroom: &Headroom, slot: StripeSlot) -> Option<f64> {
         let stripe = self.stripes.get(slot).filter(|stripe| stripe.phase() == StripePhase::Sealed);
         let stripe = stripe.filter(|stripe| !self.is_held_back(stripe.id) && self.can_be_emptied(sight, stripe));
-        let share = stripe.map(|stripe| self.share_of(sight, stripe));
+        let share = stripe.map(|stripe| self.share_of(headroom, stripe));
         let is_new = self.emptiest.file(slot, share);
         share.filter(|_| !is_new)
     }
@@ -185,9 +187,9 @@ impl Engine {
 
     /// What a stripe is filed under: what is alive takes room elsewhere, of which it gives back less than that if it
     /// lies where there is plenty.
-    fn share_of(&self, sight: &Sight, stripe: &Stripe<Purpose>) -> f64 {
+    fn share_of(&self, headroom: &Headroom, stripe: &Stripe<Purpose>) -> f64 {
         let share = self.live_share(stripe);
-        if share == 0.0 { share } else { share + 1.0 - sight.headroom.gain(&stripe.members) }
+        if share == 0.0 { share } else { share + 1.0 - headroom.gain(&stripe.members) }
     }
 
     /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the

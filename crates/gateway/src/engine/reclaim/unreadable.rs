@@ -14,19 +14,17 @@ use std::collections::BTreeMap;
 use shorttail_codes::Code;
 use shorttail_units::{PartitionId, StripeId};
 
-use super::headroom::Headroom;
 use crate::engine::Engine;
 use crate::engine::limits::{JOB_RETRY_US, SHARE_LOOKS_MAX};
 use crate::engine::state::index::StripeSlot;
 use crate::engine::state::stripes::{Stripe, StripePhase};
 use crate::engine::write::log::Purpose;
 
-/// By what it is told whether stripes can be read, and are worth it: made once for many of them.
+/// By what it is told whether stripes can be read: made once for many of them.
 pub(super) struct Sight {
     code: Code,
     /// Every node is there and nothing is lost.
     is_all_there: bool,
-    pub headroom: Headroom,
 }
 
 /// Where the stripes of partitions begin that can be read, as of some time ago.
@@ -40,8 +38,7 @@ pub struct PassedOver {
 impl Engine {
     pub(super) fn sight(&mut self) -> Sight {
         let is_all_there = !self.repair.lacks_any() && self.nodes.iter().all(|node| self.nodes.is_reachable(node.id));
-        let headroom = Headroom::of(&self.rooms_to_come(), self.config.member_count());
-        Sight { code: self.codes.get(self.config.shape), is_all_there, headroom }
+        Sight { code: self.codes.get(self.config.shape), is_all_there }
     }
 
     /// Can all of a packed stripe be read that it holds, or is nothing in it needed?
