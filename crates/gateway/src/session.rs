@@ -310,4 +310,7 @@ pub trait Session {
     /// Would more input bring it on? `handle_input` had room then, and what it left is not whole: the session bounds
     /// how long that may get. Where it is `false`, what is left waits for replies or for the client to read.
     fn wants_input(&self) -> bool;
+
+    /// Bytes of requests that it took from its input and did not ask for yet.
+    fn kept_bytes(&self) -> usize;
 }

@@ -520,4 +520,11 @@ impl Session for MemcachedSession {
     fn wants_input(&self) -> bool {
         self.wants_input
     }
+
+    fn kept_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Value { store, .. } => store.value.len(),
+            _ => 0,
+        }
+    }
 }

@@ -78,6 +78,11 @@ impl Unissued {
         Unissued { each, seq, next_part, bytes, lengths, position: 0 }
     }
 
+    /// Bytes that it takes, however many parts are left.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len() + self.lengths.capacity() * size_of::<usize>()
+    }
+
     /// The next part's number and command, or `None` when all are issued.
     pub fn take(&mut self, connection: &Connection) -> Option<(u32, KeyCommand)> {
         let key_end = self.position + self.lengths.pop_front()?;

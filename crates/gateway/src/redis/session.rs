@@ -186,7 +186,7 @@ impl RedisSession {
                 0
             }
             Request::Key(command) => command.bytes_charged(self.value_bytes_max),
-            Request::Group(group) => group.pairs.iter().map(|(_, value)| value.len()).sum(),
+            Request::Group(group) => group_bytes(group),
             Request::Keyspace(_) => 0,
         };
         self.large.charge(id, bytes);
@@ -380,6 +380,10 @@ impl RedisSession {
     }
 }
 
+fn group_bytes(group: &GroupPut) -> usize {
+    group.pairs.iter().map(|(_, value)| value.len()).sum()
+}
+
 /// Is a read in flight that must not see what this writes? The engine runs reads beside writes.
 fn is_blocked(reads: &InFlight, request: &Request<KeyCommand>) -> bool {
     let blocks = |key: &[u8]| reads.blocks(Fingerprint::new(key, Kind::Write));
@@ -457,6 +461,7 @@ impl Session for RedisSession {
                 }
             }
         }
+        parser.rest();
         self.parser = parser;
         self.replies.queue.count_ended(&mut shared.counters.latencies);
         if self.ending { input.len() } else { consumed }
@@ -515,5 +520,14 @@ impl Session for RedisSession {
 
     fn wants_input(&self) -> bool {
         self.wants_input
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let held_bytes = match &self.held {
+            Some((_, Request::Key(command))) => command.bytes_charged(0),
+            Some((_, Request::Group(group))) => group_bytes(group),
+            _ => 0,
+        };
+        held_bytes + self.parser.kept_bytes() + self.unissued.as_ref().map_or(0, Unissued::bytes)
     }
 }

@@ -144,6 +144,10 @@ impl Link {
             self.input.shrink_to(KEPT_BYTES);
         } else {
             self.input.drain(..consumed);
+            // Else what follows a long request would keep all of its memory.
+            if self.input.len() < self.input.capacity() / 4 {
+                self.input.shrink_to(KEPT_BYTES);
+            }
         }
     }
 
@@ -272,6 +276,17 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn what_follows_a_long_request_does_not_keep_its_memory() {
+        let (near, _far) = UnixStream::pair().expect("a pair of sockets");
+        let poll = Poll::new().expect("a poll");
+        let mut link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
+        link.input = [vec![0; 8 << 20], b"next".to_vec()].concat();
+        link.drop_consumed(8 << 20);
+        assert_eq!(link.input, b"next");
+        assert!(link.input.capacity() <= KEPT_BYTES, "{}", link.input.capacity());
     }
 
     /// Bytes and the end behind them are there before anybody looks: one event tells of both.

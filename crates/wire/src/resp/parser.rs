@@ -212,6 +212,18 @@ impl RequestParser {
         Ok(Line::Whole(value))
     }
 
+    /// Bytes that it takes for the request at hand, beside those of the input.
+    pub fn kept_bytes(&self) -> usize {
+        self.slices.len() * size_of::<Slice>() + self.scratch.len()
+    }
+
+    /// Gives back what the last request took, once nobody looks at its arguments any more.
+    pub fn rest(&mut self) {
+        if self.bulks_left == 0 {
+            self.forget_words();
+        }
+    }
+
     fn parse_inline<'a>(&'a mut self, input: &'a [u8]) -> Result<Parsed<'a>, ProtocolError> {
         let Some(distance) = memchr::memchr(b'\n', &input[self.scanned..]) else {
             self.scanned = input.len();

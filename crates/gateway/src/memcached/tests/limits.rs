@@ -68,7 +68,9 @@ fn a_large_value_is_taken_as_it_comes() {
         assert!(client.input.is_empty(), "consumed at once");
     }
     assert!(client.session.wants_input());
+    assert_eq!(client.session.kept_bytes(), 900_000);
     client.says("\r\n", "STORED\r\n");
+    assert_eq!(client.session.kept_bytes(), 0);
     client.says("get a\r\n", &format!("VALUE a 0 900000\r\n{value}\r\nEND\r\n"));
     client.says("set a 0 0 900000\r\n", "");
     client.says(&value, "");

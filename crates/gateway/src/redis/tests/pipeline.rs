@@ -250,6 +250,25 @@ fn a_request_of_many_arguments_wants_the_rest_of_them() {
 }
 
 #[test]
+fn what_is_kept_of_requests_that_are_not_asked_yet_is_told() {
+    const SLICE_BYTES: usize = 8;
+    let mut client = Client::new();
+    let request = stream(&[&format!("DEL {}", vec!["key"; 60_000].join(" "))]);
+    client.send(&request[..request.len() / 2]);
+    let kept = client.session.kept_bytes();
+    assert!((29_000 * SLICE_BYTES..31_000 * SLICE_BYTES).contains(&kept), "where half of its arguments lie: {kept}");
+    client.send(&request[request.len() / 2..]);
+    assert!(client.session.kept_bytes() > 59_000 * "key".len(), "those that others go before");
+    client.settle();
+    assert_eq!(client.session.kept_bytes(), 0);
+
+    client.send(&stream(&["GET key", &format!("SET key {}", "x".repeat(5_000)), "PING"]));
+    assert_eq!(client.session.kept_bytes(), 5_000, "a write that a read goes before");
+    client.settle();
+    assert_eq!(client.session.kept_bytes(), 0);
+}
+
+#[test]
 fn a_client_that_does_not_read_may_not_go_on_with_its_value() {
     let (mut client, reply) = with_value(60_000);
     let set = stream(&[&format!("SET b {}", "x".repeat(1_000_000))]);
