@@ -9,7 +9,7 @@ use std::sync::Arc;
 use shorttail_units::{ClusterId, CodeShape, Now};
 
 use crate::latency::CommandLatencies;
-use crate::redis::RedisCluster;
+use crate::redis::{ListRoom, RedisCluster};
 use crate::request::{Reply, Request, RequestId};
 use crate::roster::Roster;
 use crate::topology::{Place, Topology};
@@ -42,6 +42,8 @@ pub struct Shared {
     pub topology: Arc<Topology>,
     /// The connections of all cores.
     pub roster: Arc<Roster>,
+    /// For keys that this core's clients are to be told.
+    pub list_room: ListRoom,
 }
 
 impl Shared {
@@ -51,7 +53,15 @@ impl Shared {
         let topology = Arc::new(Topology::single(ClusterId(0), 0, 0, redis));
         let mut counters = Counters::default();
         counters.prefixes.enabled = settings.counts_prefixes;
-        Shared { settings, counters, elsewhere: Counters::default(), has_room: true, topology, roster: Arc::default() }
+        Shared {
+            settings,
+            counters,
+            elsewhere: Counters::default(),
+            has_room: true,
+            topology,
+            roster: Arc::default(),
+            list_room: ListRoom::default(),
+        }
     }
 
     /// What the whole gateway counted: what clients are told.

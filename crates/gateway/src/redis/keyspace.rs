@@ -9,6 +9,7 @@ use shorttail_wire::resp::{Protocol, encode};
 
 use super::error::{CommandError, store_error, store_error_in_cluster};
 use super::glob::Glob;
+use super::list_room::{NoRoom, Piece};
 use super::{info, limits};
 use crate::command::StoreError;
 use crate::engine::{cursor_of, cursor_slot};
@@ -51,7 +52,7 @@ pub enum KeyspaceWork {
 pub struct Found {
     count: usize,
     bytes: usize,
-    pieces: VecDeque<Vec<u8>>,
+    pieces: VecDeque<Piece>,
 }
 
 /// Which keys a scan tells.
@@ -87,6 +88,7 @@ fn cursor_behind(next: u64, shared: &Shared) -> u64 {
 }
 
 const KEYS_TOO_MANY: CommandError = CommandError::fixed("ERR too many keys match for one reply, use SCAN");
+const KEYS_OF_OTHERS: CommandError = CommandError::fixed("ERR other clients list too many keys at present, use SCAN");
 const UNEXPECTED: CommandError = CommandError::fixed("ERR the store gave an answer to another question");
 
 impl KeyspaceWork {
@@ -115,7 +117,7 @@ impl KeyspaceWork {
     }
 
     /// What follows the reply: where it is long, that is its beginning only.
-    pub fn take_rest(&mut self) -> VecDeque<Vec<u8>> {
+    pub fn take_rest(&mut self) -> VecDeque<Piece> {
         match self {
             KeyspaceWork::Keys { found, .. } => std::mem::take(&mut found.pieces),
             _ => VecDeque::new(),
@@ -173,11 +175,12 @@ impl KeyspaceWork {
         let KeyspaceWork::Keys { cursor, filter, found } = self else { return None };
         let keys = keys.into_iter().map(|scanned| scanned.key);
         // A step lists a key once, and no later step lists it again: its place in the scan does not change.
-        found.add(keys.filter(|key| filter.admits(shared, key)).collect());
+        let added = found.add(shared, keys.filter(|key| filter.admits(shared, key)).collect());
         let mut out = Vec::new();
-        if found.bytes > limits::KEYS_BYTES_MAX {
+        if let Err(why) = added {
             *found = Found::default();
-            KEYS_TOO_MANY.encode(&mut out);
+            let error = if why == NoRoom::Taken { KEYS_OF_OTHERS } else { KEYS_TOO_MANY };
+            error.encode(&mut out);
             return Some(out);
         }
         *cursor = cursor_behind(next, shared);
@@ -191,16 +194,18 @@ impl KeyspaceWork {
 
 impl Found {
     /// Adds what one step listed.
-    fn add(&mut self, mut keys: Vec<Vec<u8>>) {
+    fn add(&mut self, shared: &Shared, mut keys: Vec<Vec<u8>>) -> Result<(), NoRoom> {
         keys.sort_unstable();
         keys.dedup();
         let mut piece = Vec::new();
         keys.iter().for_each(|key| encode::bulk(&mut piece, key));
         if !piece.is_empty() {
+            let piece = shared.list_room.take(self.bytes, piece)?;
             self.count += keys.len();
             self.bytes += piece.len();
             self.pieces.push_back(piece);
         }
+        Ok(())
     }
 }
 

@@ -32,8 +32,9 @@ pub const PATTERN_BYTES_MAX: usize = KIB;
 /// Keys per step of KEYS.
 pub const KEYS_STEP_COUNT: usize = 1_000;
 
-/// Bytes of keys that one KEYS may gather; beyond it, SCAN is the way.
-pub const KEYS_BYTES_MAX: usize = 256 * MIB;
+/// Bytes of keys that all KEYS of a core may gather, or have for clients that did not take them yet; one has at most
+/// half of what others leave. Beyond it, SCAN is the way.
+pub const LISTS_BYTES_MAX: usize = if cfg!(test) { 16 * MIB } else { 256 * MIB };
 
 /// Bytes of a connection's name, library name and library version.
 pub const NAME_BYTES_MAX: usize = KIB;

@@ -38,6 +38,7 @@ mod info;
 mod key_command;
 mod keyspace;
 pub mod limits;
+mod list_room;
 mod long_double;
 mod plan;
 mod replies;
@@ -49,4 +50,5 @@ mod verbs;
 
 pub use clustering::RedisCluster;
 pub use key_command::KeyCommand;
+pub use list_room::ListRoom;
 pub use session::RedisSession;

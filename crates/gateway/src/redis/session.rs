@@ -20,6 +20,7 @@ use super::handlers;
 use super::key_command::{KeyCommand, Miss};
 use super::keyspace::KeyspaceWork;
 use super::limits;
+use super::list_room::Piece;
 use super::plan::Plan;
 use super::replies::Replies;
 use crate::command::{Access, Command, StoreError};
@@ -72,7 +73,7 @@ struct Barrier {
     protocol: Protocol,
     issued: bool,
     /// What is left of its reply: it leaves as the client takes it.
-    rest: VecDeque<Vec<u8>>,
+    rest: VecDeque<Piece>,
 }
 
 impl RedisSession {

@@ -337,6 +337,35 @@ fn a_long_list_of_keys_leaves_as_the_client_takes_it() {
     assert_eq!(client.settle(), b"+PONG\r\n");
 }
 
+/// One does not take the keys that it asked for: they leave room for another list, but not for one that is as long.
+#[test]
+fn clients_that_list_many_keys_at_once_are_referred_to_scan() {
+    const KEYS: usize = 7_000;
+    let mut client = Client::new();
+    for number in 0..KEYS {
+        client.send(&request(&[b"SET", format!("{number:01000}").as_bytes(), b""]));
+        client.settle();
+    }
+    let mut other = Client::new();
+    other.shared = client.shared.clone();
+    std::mem::swap(&mut client.store, &mut other.store);
+    other.send(&stream(&["KEYS *"]));
+    while other.complete() > 0 {}
+    std::mem::swap(&mut client.store, &mut other.store);
+    client.script(&[("KEYS *", "-ERR other clients list too many keys at present, use SCAN"), ("PING", "+PONG")]);
+    assert!(client.say("KEYS *001").starts_with("*7 "));
+    drop(other);
+    assert!(client.say("KEYS *").starts_with("*7000 "));
+
+    client.send(&stream(&["FLUSHALL"]));
+    client.settle();
+    for number in 0..2 * KEYS {
+        client.send(&request(&[b"SET", format!("{number:01000}").as_bytes(), b""]));
+        client.settle();
+    }
+    assert_eq!(client.say("KEYS *"), "-ERR too many keys match for one reply, use SCAN");
+}
+
 #[test]
 fn keys_that_were_found_before_an_error_are_not_told() {
     let mut client = Client::new();
