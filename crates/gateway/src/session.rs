@@ -193,6 +193,8 @@ pub struct Counters {
     pub store_too_large: u64,
     pub store_no_memory: u64,
     pub idle_kicks: u64,
+    /// Connections that were closed as they hardly went on while others waited for the room that they held.
+    pub late_kicks: u64,
     pub commands_total: u64,
     /// Times that a connection's input was left because its requests in flight reached their maximum.
     pub connection_yields: u64,
@@ -262,6 +264,7 @@ impl Counters {
             store_too_large: self.store_too_large + other.store_too_large,
             store_no_memory: self.store_no_memory + other.store_no_memory,
             idle_kicks: self.idle_kicks + other.idle_kicks,
+            late_kicks: self.late_kicks + other.late_kicks,
             commands_total: self.commands_total + other.commands_total,
             connection_yields: self.connection_yields + other.connection_yields,
             shutdown_asked: self.shutdown_asked || other.shutdown_asked,

@@ -14,6 +14,7 @@ mod counted;
 mod exchange;
 mod followers;
 mod guests;
+mod input_room;
 mod limits;
 mod neighbours;
 mod peers;

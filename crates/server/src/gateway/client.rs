@@ -48,6 +48,11 @@ pub enum ClientSession {
 }
 
 impl Client {
+    /// Bytes of what it sent that nobody was asked for.
+    pub fn held_bytes(&self) -> usize {
+        self.link.input.len() + self.session.kept_bytes()
+    }
+
     /// Bytes of replies that wait for its socket.
     pub fn output_bytes(&mut self) -> usize {
         self.backlog.bytes() + self.session.output().len() - self.sent
@@ -55,7 +60,12 @@ impl Client {
 
     /// Has nothing been heard of it since then, although it waits for nothing?
     pub fn is_idle(&self, since_us: u64) -> bool {
-        self.in_flight == 0 && !self.is_queued && self.heard_us < since_us
+        self.waits_for_nothing() && self.heard_us < since_us
+    }
+
+    /// Neither for a reply, nor for its turn to be read.
+    pub fn waits_for_nothing(&self) -> bool {
+        self.in_flight == 0 && !self.is_queued
     }
 
     /// Would reading it bring anything on?
@@ -189,6 +199,10 @@ impl ClientSession {
 
     pub fn wants_input(&self) -> bool {
         either!(self, session => session.wants_input())
+    }
+
+    pub fn kept_bytes(&self) -> usize {
+        either!(self, session => session.kept_bytes())
     }
 }
 

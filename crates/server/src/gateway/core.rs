@@ -38,6 +38,7 @@ use super::backlog::BacklogRoom;
 use super::client::Client;
 use super::exchange::{Answer, Exchange, Place, asks_stats, is_stats};
 use super::guests::Guest;
+use super::input_room::{InputRoom, READ_BYTES};
 use super::neighbours::{Identity, gateway_of};
 use super::peers::session_of;
 use super::policies::NewPolicies;
@@ -60,7 +61,7 @@ const FORWARD_LISTENER: MioToken = MioToken(FIRST_LISTENER + LISTENERS_MAX - 1);
 const FIRST_CLIENT: u64 = (FIRST_LISTENER + LISTENERS_MAX) as u64;
 
 /// Bytes read from a connection at once.
-const SCRATCH_BYTES: usize = 256 << 10;
+const SCRATCH_BYTES: usize = READ_BYTES;
 
 /// Everything that a core is made of.
 pub struct CoreSetup {
@@ -99,6 +100,8 @@ pub struct Core {
     gauges: Arc<CoreGauges>,
     totals: Arc<Totals>,
     clients: HashMap<u64, Client>,
+    /// For what clients sent and nobody was asked for.
+    input_room: InputRoom,
     /// For replies that clients do not read.
     backlog_room: BacklogRoom,
     next_client: u64,
@@ -155,6 +158,7 @@ impl Core {
             gauges: setup.gauges,
             totals: setup.totals,
             clients: HashMap::new(),
+            input_room: InputRoom::of_core(core_count),
             backlog_room: BacklogRoom::of_core(core_count),
             // Numbers are unique over all cores: other cores answer requests by them.
             next_client: FIRST_CLIENT + ((setup.core as u64) << 40),

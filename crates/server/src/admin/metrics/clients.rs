@@ -31,7 +31,7 @@ pub fn put(text: &mut Text, id: u16, counters: &Counters) {
 
 type Counted = (&'static str, Kind, &'static str, fn(&Counters) -> u64);
 
-const COUNTED: [Counted; 6] = [
+const COUNTED: [Counted; 7] = [
     ("client_connections", Kind::Gauge, "Connections of clients now.", |counters| counters.connections_current),
     ("client_connections_total", Kind::Counter, "Connections of clients so far.", |counters| {
         counters.connections_total
@@ -39,6 +39,12 @@ const COUNTED: [Counted; 6] = [
     ("client_connections_rejected_total", Kind::Counter, "Connections beyond the maximum.", |counters| {
         counters.connections_rejected
     }),
+    (
+        "client_connections_late_total",
+        Kind::Counter,
+        "Connections closed as they hardly went on while others waited for room.",
+        |counters| counters.late_kicks,
+    ),
     ("client_received_bytes_total", Kind::Counter, "Bytes that clients sent.", |counters| counters.bytes_read),
     ("client_sent_bytes_total", Kind::Counter, "Bytes sent to clients.", |counters| counters.bytes_written),
     ("client_commands_total", Kind::Counter, "Commands of Redis clients.", |counters| counters.commands_total),

@@ -17,7 +17,7 @@ impl Core {
         let wants_turn = || self.exchange.tenures.iter().any(|tenure| tenure.engine.wants_turn());
         let has_room_for_some = !self.without_room.is_empty() && self.exchange.has_room();
         let has_more = self.exchange.has_answers() || self.exchange.asks_on();
-        let has_left = !self.unread.is_empty() || has_room_for_some || has_more;
+        let has_left = !self.unread.is_empty() || self.input_room.has_next() || has_room_for_some || has_more;
         if has_left || wants_turn() {
             if !has_left && !self.exchange.tenures.iter().any(|tenure| tenure.engine.is_hurried()) {
                 // A client on this processor goes first: it has a reply to take, or something to ask.

@@ -9,7 +9,8 @@
 //!
 //! Those that have something to say are read one after the other, in each turn for a bounded time (see `reading`). So
 //! no turn gets long because many clients send much, and what was asked is answered in between. What is long waits
-//! while clients store too much together, in the order in which it came.
+//! while clients store too much together, in the order in which it came. Who holds much of a request is read on while
+//! there is room for it (see `input_room`).
 //!
 //! A session that leaves input, because it waits for a reply or too much is in flight, is shown it again when one of
 //! its replies came or the client took some of its output, or some was put aside (see `backlog`). Where it leaves the
@@ -123,6 +124,11 @@ impl Core {
                 self.read_client(number, true);
             }
         }
+        for number in self.input_room.take_next(self.now.mono_us) {
+            if let Some(client) = self.clients.get_mut(&number) {
+                client.queue(number, &mut self.unread);
+            }
+        }
         if self.unread.is_empty() {
             return;
         }
@@ -160,22 +166,26 @@ impl Core {
             link.drop_consumed(consumed);
         }
         client.has_unread = true;
+        let held_bytes = link.input.len() + session.kept_bytes();
+        self.input_room.hold(now.mono_us, number, held_bytes, session.wants_input());
         if session.waits_for_room() {
             client.is_queued = true;
             return self.without_room.push(number);
         }
-        if is_overfull(&link.input, session) {
+        let bytes_left = self.input_room.bytes_left(now.mono_us, number, held_bytes);
+        if bytes_left == 0 || is_overfull(&link.input, session) {
             return;
         }
         let mut bytes_read = 0;
         let waiting = link.input.len();
-        let end = link.read(&mut self.scratch, |input| {
+        let end = link.read(&mut self.scratch[..bytes_left], |input| {
             bytes_read = input.len() - waiting;
             session.handle_all(now, shared, input, &mut sink)
         });
         shared.counters.bytes_read += bytes_read as u64;
         client.has_unread = end == ReadEnd::Paused;
         client.is_half_closed |= end == ReadEnd::Closed;
+        self.input_room.hold(now.mono_us, number, client.held_bytes(), client.session.wants_input());
         if client.session.waits_for_room() {
             client.is_queued = true;
             self.without_room.push(number);
@@ -219,6 +229,10 @@ impl Core {
         let left = client.output_bytes();
         self.shared.counters.bytes_written += (before - left) as u64;
         client.may_go_on |= client.put_aside(number, &mut self.backlog_room) || left < before;
+        self.input_room.hold(self.now.mono_us, number, client.held_bytes(), client.session.wants_input());
+        if left < before {
+            self.input_room.took(self.now.mono_us, number);
+        }
         if client.wants_turn() {
             client.queue(number, &mut self.unread);
         }
@@ -233,6 +247,7 @@ impl Core {
         if let Some(mut client) = self.clients.remove(&number) {
             client.link.close(self.poll.registry());
             client.backlog.clear(&mut self.backlog_room);
+            self.input_room.leave(number);
             self.totals.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -243,10 +258,26 @@ impl Core {
             return;
         }
         let before_us = self.now.mono_us.saturating_sub(timeout_us);
-        let idle: Vec<_> =
-            self.clients.iter().filter(|(_, client)| client.is_idle(before_us)).map(|(&number, _)| number).collect();
+        let is_idle = |number, client: &Client| client.is_idle(before_us) && !self.input_room.waits(number);
+        let idle = self.clients.iter().filter(|&(&number, client)| is_idle(number, client));
+        let idle: Vec<_> = idle.map(|(&number, _)| number).collect();
         self.shared.counters.idle_kicks += idle.len() as u64;
         idle.into_iter().for_each(|number| self.drop_client(number));
+    }
+
+    /// Those that keep others waiting for room, and wait for nothing themselves.
+    pub(super) fn drop_late_clients(&mut self) {
+        let mut late = self.input_room.late(self.now.mono_us);
+        late.retain(|number| self.clients.get(number).is_some_and(Client::waits_for_nothing));
+        if late.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            clients = late.len(),
+            "closed: they sent, or took of their replies, next to nothing for 10 s, and others waited for their room"
+        );
+        self.shared.counters.late_kicks += late.len() as u64;
+        late.into_iter().for_each(|number| self.drop_client(number));
     }
 }
 
@@ -271,3 +302,6 @@ fn is_overfull(input: &[u8], session: &ClientSession) -> bool {
     // A request that is not whole may go on: how long it may get is the session's to bound.
     input.len() >= INPUT_BYTES_MAX && !session.wants_input()
 }
+
+#[cfg(test)]
+mod tests;

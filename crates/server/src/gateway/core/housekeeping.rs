@@ -25,6 +25,7 @@ impl Core {
         self.connect_peers();
         self.write_sessions(Until::End);
         self.drop_idle_clients();
+        self.drop_late_clients();
         self.drop_silent_guests();
         self.share_opinions();
         self.log_verdicts();
