@@ -8,8 +8,9 @@
 //!   |                                 ^
 //!   '--more, there is none----> waits-'  when there is room and nobody waits longer, or as the first that wants more
 //! ```
-//! The first of those that want more goes on without room, so nobody waits for ever: it brings the room beyond its
-//! bound by its own request at most. While somebody waits, who holds and hardly goes on is late, and is let go.
+//! The first of those that want more goes on without room, so each has its turn, however long those before it take: it
+//! brings the room beyond its bound by its own request at most. While somebody waits, who holds and hardly goes on is
+//! late, and is let go.
 //!
 //! Must not know: protocols, sockets.
 

@@ -93,6 +93,8 @@ impl Engine {
         if !is_short || self.config.when_full == WhenFull::Error || self.jobs_at_work() > 1 {
             return None;
         }
+        // In an outage nothing would be won.
+        self.too_few_nodes().ok()?;
         let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());
         let oldest = partitions.into_iter().filter_map(|partition| self.oldest_to_evict(&sight, partition));
         let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| !self.goes_before(id));
@@ -185,8 +187,8 @@ impl Engine {
         self.stripes_for_clients() <= self.reserved_stripes() || waits_for_memory()
     }
 
-    /// What a stripe is filed under: what is alive takes room elsewhere, of which it gives back less than that if it
-    /// lies where there is plenty.
+    /// What a stripe is filed under: what is to be kept, and what the freed chunks fail to add to the stripes that fit.
+    /// With nothing to keep it is 0.
     fn share_of(&self, headroom: &Headroom, stripe: &Stripe<Purpose>) -> f64 {
         let share = self.live_share(stripe);
         if share == 0.0 { share } else { share + 1.0 - headroom.gain(&stripe.members) }

@@ -339,12 +339,12 @@ impl Engine {
         newest.map_or(Configuration::END, |newest| newest.given(self.config.epoch))
     }
 
-    /// Nodes with the stripes that they are to free, the first one of each range.
     /// How much a node has not confirmed to have freed, in chunks: what lies side by side counts as one.
     pub(super) fn frees_pending_on(&self, node: NodeId) -> u64 {
         self.voids.pending.get(&node).map_or(0, |frees| frees.by_first.len() as u64)
     }
 
+    /// Nodes with the stripes that they are to free, the first one of each range.
     pub(in crate::engine) fn pending_frees(&self) -> impl Iterator<Item = (NodeId, StripeId)> {
         let nodes = self.voids.pending.iter();
         nodes.flat_map(|(&node, pending)| pending.by_first.keys().map(move |&first| (node, first)))

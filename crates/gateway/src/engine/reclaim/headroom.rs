@@ -25,7 +25,8 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// On nodes with room for these numbers of chunks, stripes of so many.
+    /// On nodes with room for these numbers of chunks, stripes of so many. With fewer nodes none fits whatever is
+    /// freed.
     pub fn of(rooms: &[(NodeId, u64)], member_count: usize) -> Self {
         let mut by_room: SmallVec<[(u64, NodeId); 32]> = rooms.iter().map(|&(node, room)| (room, node)).collect();
         by_room.sort_unstable();
@@ -33,17 +34,23 @@ impl Headroom {
         places.sort_unstable();
         let mut left: u64 = by_room.iter().map(|(room, _)| room).sum();
         let mut bounds = SmallVec::new();
-        for roomiest in 0..member_count.min(rooms.len()) {
+        let enough = if rooms.len() >= member_count { member_count } else { 0 };
+        for roomiest in 0..enough {
             bounds.push(left as f64 / (member_count - roomiest) as f64);
             left -= by_room[by_room.len() - 1 - roomiest].0;
         }
         Headroom { bounds, places }
     }
 
-    /// How many more stripes would fit, one at most, if each of these nodes had room for one more chunk.
+    /// At most how many more stripes would fit, one at most, if each of these nodes had room for one more chunk: the
+    /// order by room stays that of before.
     pub fn gain(&self, members: &[NodeId]) -> f64 {
         let place = |node: &NodeId| self.places.binary_search_by_key(node, |&(id, _)| id).ok();
         let places: SmallVec<[usize; 24]> = members.iter().filter_map(place).map(|at| self.places[at].1).collect();
+        // If all of them take chunks, no more than `j` are among the `j` roomiest.
+        if places.len() == members.len() || self.bounds.is_empty() {
+            return 1.0;
+        }
         let after = self.bounds.iter().enumerate().map(|(roomiest, bound)| {
             let others = self.places.len() - roomiest;
             let freed = places.iter().filter(|&&place| place < others).count();
@@ -83,5 +90,6 @@ mod tests {
         assert_eq!(gain(&[5, 5, 1, 0], &[0, 1, 3]), 1.0);
         assert_eq!(gain(&[5, 5, 1], &[0, 1, 9]), 0.0, "what is freed on a node that takes nothing is none");
         assert_eq!(gain(&[5, 1, 1], &[0, 1, 9]), 0.5, "half of what the two would have to give");
+        assert_eq!(gain(&[5, 5], &[0, 1, 9]), 1.0, "with too few nodes nothing is known to be short");
     }
 }
