@@ -265,6 +265,22 @@ mod tests {
         assert_eq!(engine.choose_victim(), Some((beside, Mode::Move)), "nothing of it is to be moved");
     }
 
+    /// What would be given up makes no stripe fit.
+    #[test]
+    fn with_too_few_nodes_nothing_is_evicted() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 6);
+        engine.config.when_full = WhenFull::Evict;
+        let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
+        let id = StripeId::new(Epoch(1), 1);
+        let slot = engine.stripes.insert(Stripe::inherited(id, PartitionId(0), members, Box::from([9; 4])));
+        let stripe = engine.stripes.at_mut(slot);
+        (stripe.live_count, stripe.live_bytes) = (1, 1 << 30);
+        engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = 0);
+        assert_eq!(engine.choose_victim(), Some((slot, Mode::Evict)));
+        engine.nodes.get_mut(NodeId(5)).expect("a node").phase = NodePhase::Away;
+        assert_eq!(engine.choose_victim(), None);
+    }
+
     /// Repair looks at so many at once, and again at all of them together.
     #[test]
     fn each_of_those_that_cannot_be_rebuilt_is_looked_at() {

@@ -45,18 +45,24 @@ impl Headroom {
     /// At most how many more stripes would fit, one at most, if each of these nodes had room for one more chunk: the
     /// order by room stays that of before.
     pub fn gain(&self, members: &[NodeId]) -> f64 {
-        let place = |node: &NodeId| self.places.binary_search_by_key(node, |&(id, _)| id).ok();
-        let places: SmallVec<[usize; 24]> = members.iter().filter_map(place).map(|at| self.places[at].1).collect();
-        // If all of them take chunks, no more than `j` are among the `j` roomiest.
-        if places.len() == members.len() || self.bounds.is_empty() {
-            return 1.0;
-        }
+        // If all of them take chunks, no more than `j` are among the `j` roomiest: each bound grows by 1 or more.
+        let takes = |node| self.place_of(node).is_some();
+        if self.bounds.is_empty() || members.iter().all(takes) { 1.0 } else { self.added(members).clamp(0.0, 1.0) }
+    }
+
+    fn place_of(&self, node: &NodeId) -> Option<usize> {
+        let at = self.places.binary_search_by_key(node, |&(id, _)| id).ok()?;
+        Some(self.places[at].1)
+    }
+
+    fn added(&self, members: &[NodeId]) -> f64 {
+        let places: SmallVec<[usize; 24]> = members.iter().filter_map(|node| self.place_of(node)).collect();
         let after = self.bounds.iter().enumerate().map(|(roomiest, bound)| {
             let others = self.places.len() - roomiest;
             let freed = places.iter().filter(|&&place| place < others).count();
             bound + freed as f64 / (members.len() - roomiest) as f64
         });
-        (lowest(after) - lowest(self.bounds.iter().copied())).clamp(0.0, 1.0)
+        lowest(after) - lowest(self.bounds.iter().copied())
     }
 }
 
@@ -66,6 +72,7 @@ fn lowest(bounds: impl Iterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reserve::stripes_that_fit;
     use super::*;
 
     fn gain(rooms: &[u64], freed: &[u16]) -> f64 {
@@ -75,19 +82,39 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_freed_counts_where_nodes_are_alike() {
-        for freed in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
-            assert!((gain(&[7, 7, 7, 7, 7], &freed) - 1.0).abs() < 1e-9, "{freed:?}");
-            assert!((gain(&[7, 8, 7, 6, 7], &freed) - 1.0).abs() < 1e-9, "{freed:?}");
+    fn where_nodes_are_alike_each_chunk_counts() {
+        for rooms in [[7, 7, 7, 7, 7], [7, 8, 7, 6, 7], [7, 7, 7, 7, 1]] {
+            assert_eq!(gain(&rooms, &[0, 1, 2]), 1.0, "{rooms:?}");
+            assert!((gain(&rooms, &[0, 1, 9]) - 2.0 / 3.0).abs() < 1e-9, "{rooms:?}: one of them takes nothing");
         }
-        // Nobody needs the small one.
-        assert!((gain(&[7, 7, 7, 7, 1], &[0, 1, 2]) - 1.0).abs() < 1e-9);
+    }
+
+    /// Whole stripes are counted elsewhere, and alike.
+    #[test]
+    fn as_many_fit_as_are_opened() {
+        for rooms in [&[5, 5, 1][..], &[5, 5, 1, 1], &[7, 8, 7, 6, 7], &[9, 1, 1, 1], &[100, 1, 1], &[0, 4, 4]] {
+            let named: Vec<_> = rooms.iter().enumerate().map(|(node, &room)| (NodeId(node as u16), room)).collect();
+            let fit = lowest(Headroom::of(&named, 3).bounds.iter().copied());
+            assert_eq!(fit.floor() as u64, stripes_that_fit(rooms, 3), "{rooms:?}");
+        }
+    }
+
+    #[test]
+    fn where_all_take_chunks_the_long_way_says_the_same() {
+        for rooms in [[5, 5, 1, 3], [2, 9, 9, 9], [4, 4, 4, 4], [1, 1, 6, 6]] {
+            let named: Vec<_> = (0..4).map(|node| (NodeId(node), rooms[usize::from(node)])).collect();
+            for left_out in 0..4 {
+                let members: Vec<_> = (0..4).filter(|&node| node != left_out).map(NodeId).collect();
+                let added = Headroom::of(&named, 3).added(&members);
+                assert!(added >= 1.0 - 1e-9, "{added}: {rooms:?} without {left_out}");
+            }
+        }
     }
 
     #[test]
     fn where_every_node_is_needed_the_fullest_decides() {
         assert_eq!(gain(&[5, 5, 1], &[0, 1, 2]), 1.0);
-        assert_eq!(gain(&[5, 5, 1, 0], &[0, 1, 3]), 1.0);
+        assert_eq!(gain(&[5, 5, 1], &[0, 2, 9]), 1.0, "one chunk less, where there is plenty");
         assert_eq!(gain(&[5, 5, 1], &[0, 1, 9]), 0.0, "what is freed on a node that takes nothing is none");
         assert_eq!(gain(&[5, 1, 1], &[0, 1, 9]), 0.5, "half of what the two would have to give");
         assert_eq!(gain(&[5, 5], &[0, 1, 9]), 1.0, "with too few nodes nothing is known to be short");

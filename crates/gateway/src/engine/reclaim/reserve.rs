@@ -52,7 +52,7 @@ pub struct Shortage {
 
 /// How many stripes of `member_count` chunks on as many nodes fit on nodes with room for these numbers of chunks: the
 /// largest number of which no node's share, at most one chunk of each, is missing.
-fn stripes_that_fit(rooms: &[u64], member_count: u64) -> u64 {
+pub(super) fn stripes_that_fit(rooms: &[u64], member_count: u64) -> u64 {
     let mut count = u64::MAX;
     loop {
         let usable: u64 = rooms.iter().map(|&room| room.min(count)).sum();
