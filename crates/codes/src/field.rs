@@ -21,11 +21,23 @@ pub const fn multiply(left: u8, right: u8) -> u8 {
 }
 
 /// The element whose product with `element` is one; `None` for zero.
-pub const fn invert(element: u8) -> Option<u8> {
-    if element == 0 {
-        return None;
+pub fn invert(element: u8) -> Option<u8> {
+    (element != 0).then(|| INVERSES[usize::from(element)])
+}
+
+/// The inverse of each element: decoding asks for many. That of zero is none.
+static INVERSES: [u8; 256] = {
+    let mut inverses = [0; 256];
+    let mut element = 0;
+    while element < 256 {
+        inverses[element] = power_254(element as u8);
+        element += 1;
     }
-    // The multiplicative group has 255 elements, so the inverse is the 254th power: 2 + 4 + ... + 128.
+    inverses
+};
+
+/// The multiplicative group has 255 elements, so this is the inverse: the powers 2 + 4 + ... + 128.
+const fn power_254(element: u8) -> u8 {
     let mut power = 1;
     let mut square = element;
     let mut step = 0;
@@ -34,7 +46,7 @@ pub const fn invert(element: u8) -> Option<u8> {
         power = multiply(power, square);
         step += 1;
     }
-    Some(power)
+    power
 }
 
 /// Products of one coefficient with all low and with all high nibbles: two tables for a byte shuffle.
