@@ -8,12 +8,13 @@ from unittest import mock
 import asker  # noqa: F401  (it finds the modules beside this folder)
 import recorded
 from expect import case, equal, main, raises
-from fake import RESETTING, RedisServer, Server
+from fake import RESETTING, SILENT, RedisServer, Server
 from recorded_redis import RedisClient
 
 KEY = b"key"
 PROTOCOLS = [(recorded.Client, Server), (RedisClient, RedisServer)]
 CONNECTING_SECONDS = 3
+SHORT_SECONDS = 0.2
 
 
 class Clock:
@@ -37,6 +38,15 @@ def store(client):
     client.store(KEY, "set", b"1")
 
 
+def errors_of(client):
+    return [(error.asked, error.told, error.address, error.met) for error in client.errors]
+
+
+def met(client):
+    """What each operation that failed met."""
+    return [error.met for error in client.errors]
+
+
 def written(client):
     """What was asked, of which value; what came of it, and the answer."""
     return [tuple(line.split("\t")[index] for index in (2, 3, 6, 7)) for line in client.lines]
@@ -52,7 +62,7 @@ def refused_connections():
         client.get(KEY)
         between = clock.now
         store(client)
-    equal(client.errors, [(began, began), (between, between)])
+    equal(errors_of(client), [(began, began, server.address, recorded.BROKEN), (between, between, server.address, recorded.BROKEN)])
     equal(client.count, {"ok": 0, "unknown": 0, "refused": 2})
     equal([line.split("\t")[6] for line in client.lines], ["refused", "refused"])
     equal(client.problem, None)
@@ -87,7 +97,36 @@ def broken_connections():
             store(client)
             client.get(KEY)
         equal(client.count, {"ok": 0, "unknown": 2, "refused": 0})
-        equal(len(client.errors), 2)
+        equal(met(client), [recorded.BROKEN] * 2)
+
+
+@case
+def no_answer():
+    """an operation that is not answered as long as a client waits is of unknown outcome, and told apart from a connection that breaks"""
+    connect = recorded.cluster.connect
+    for sort, server_sort in PROTOCOLS:
+        with server_sort() as server, mock.patch.object(recorded.cluster, "connect", lambda address: connect(address, SHORT_SECONDS)):
+            client = client_of(server, sort)
+            server.mood = SILENT
+            with mock.patch.object(recorded, "LONG_SECONDS", 0):
+                store(client)
+                client.get(KEY)
+        equal(client.count, {"ok": 0, "unknown": 2, "refused": 0})
+        equal(met(client), [recorded.UNANSWERED] * 2)
+        equal([wait.outcome for wait in client.waits], [recorded.UNANSWERED] * 2)
+
+
+@case
+def nobody_lets_in():
+    """so is one that waits in vain for a connection"""
+
+    def connect(_):
+        raise TimeoutError("timed out")
+
+    with mock.patch.object(recorded.cluster, "connect", connect):
+        client = recorded.Client(0, ["nobody:1"], [KEY], seed=1)
+        client.get(KEY)
+    equal((client.count["refused"], met(client)), (1, [recorded.UNANSWERED]))
 
 
 @case
@@ -142,7 +181,8 @@ def errors():
             server.error = None
             client.get(KEY)
         equal(client.count, {"ok": 1, "unknown": 1, "refused": 2 * len(texts)})
-        equal(len(client.errors), 1 + 2 * len(texts))
+        # The first text of each says that there is no memory.
+        equal(met(client), [recorded.NO_MEMORY] * 2 + [recorded.TOLD] * (2 * len(texts) - 1))
 
 
 @case
@@ -178,6 +218,24 @@ def too_long():
         equal((client.too_long_count, client.lines), (1, []))
     # memcached counts the key, and what it keeps of an object itself.
     equal([sort(0, [], [KEY], seed=1).value_bytes_max(KEY) for sort, _ in PROTOCOLS], [(1 << 20) - 59 - len(KEY), 1 << 20])
+
+
+@case
+def read_back():
+    """a key whose last read makes no sense cannot be read, and all others are read nevertheless"""
+    for sort, server_sort in PROTOCOLS:
+        with server_sort() as server:
+            server.store[b"three"] = b"3"
+            get = sort.get
+
+            def get_or_not(client, key):
+                server.error = b"NONSENSE\r\n" if key == b"two" else None
+                return get(client, key)
+
+            with mock.patch.object(sort, "get", get_or_not):
+                lines, unreadable = recorded.read_back(server.address, [b"one", b"two", b"three"], sort)
+        equal([(line.split("\t")[0], line.split("\t")[7]) for line in lines], [("one", "-"), ("three", "h33")])
+        equal(unreadable, ["two (get b'two': b'NONSENSE\\r\\n')"])
 
 
 @case

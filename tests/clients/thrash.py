@@ -14,7 +14,7 @@ every key is read again, and what they held is rebuilt, although one of them and
 Clients share their keys, and write down all that they ask and are told; two thirds are memcached's, the others are those of Redis.
 Sizes lie about the borders of chunks, stripes and objects. Nothing acknowledged may be lost, stale or wrong: the history is judged
 by the linearizability checker, and by porcupine, if it is there. Errors must lie within --window seconds of a gateway's trouble
-(thrash_troubles.py), and with --strict no answer may take long while nothing but nodes is broken (thrash_waits.py). Which answers took longest,
+(thrash_troubles.py), and with --strict no answer may take long while nothing but nodes is broken, nor be missing (thrash_waits.py). Which answers took longest,
 and what was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was had. Keys change once a
 minute, and older ones are still used, so that histories can be judged.
 
@@ -273,7 +273,7 @@ class Run:
         errors = [error for client in self.clients for error in client.errors]
         outside = troubles.out_of_the_blue(errors, window)
         if outside:
-            self.complaints.append(f"{len(outside)} errors out of the blue, at {', '.join(f'{told:.3f}' for _, told in outside[:10])}")
+            self.complaints.append(f"{len(outside)} errors out of the blue, at {', '.join(map(str, outside[:10]))}")
         never = troubles.never_had(KINDS)
         if never and self.arguments.strict and self.arguments.seconds >= EVERY_KIND_SECONDS:
             self.complaints.append(f"kinds of trouble that were never had: {', '.join(never)}")

@@ -4,11 +4,23 @@ A node that dies, stands still or is slow excuses nothing: with at most as many 
 A gateway does: what it was asked is lost with it, and what it owned waits for another owner, 4 s at most, then it is an error. That
 takes until it is mended or its partitions are taken over; taking over waits for a coordinator that leads, which needs etcd.
 
+```
+told an error                      excused by any gateway's trouble, as one passes on what another one owns
+not reached: broken, refused       by that of the gateway that was asked only
+not answered for a minute          likewise; but it is told with the waits, where nothing excuses it (thrash_waits.py)
+told that there is no memory       by nothing: there is enough
+```
+
 Must not know: how anything is broken.
 """
 
 import collections
+import os
+import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+import recorded  # noqa: E402  (the path must be set first)
 
 
 class Trouble:
@@ -76,12 +88,13 @@ class Troubles:
     def all(self):
         return self.past + self.present
 
-    def windows(self, seconds):
+    def windows(self, seconds, address=None):
         """(began, ended) of the times in which an answer may fail: gateways' troubles and so many seconds more, each as much longer
-        as coordinators or etcd, if they were in trouble meanwhile, kept others from taking over."""
+        as coordinators or etcd, if they were in trouble meanwhile, kept others from taking over. Of all gateways, or of the one that
+        clients ask there."""
         found = []
         for trouble in self.all():
-            if trouble.kind == "gateway":
+            if trouble.kind == "gateway" and (address is None or address in trouble.addresses):
                 ended = (trouble.ended or time.monotonic()) + seconds
                 others = [other for other in self.all() if other.kind in ("coordinator", "etcd") and other.overlaps(trouble.began, ended)]
                 late = [(other.ended or time.monotonic()) + seconds for other in others]
@@ -89,9 +102,17 @@ class Troubles:
         return found
 
     def out_of_the_blue(self, errors, seconds):
-        """The errors, (asked, told) each, that meet no window."""
-        windows = self.windows(seconds)
-        return sorted((asked, told) for asked, told in errors if not any(began <= told and asked <= ended for began, ended in windows))
+        """The errors that nothing excuses, in the order of their questions."""
+        windows = {None: self.windows(seconds)}
+
+        def is_excused(error):
+            where = error.address if error.met in (recorded.BROKEN, recorded.UNANSWERED) else None
+            if where not in windows:
+                windows[where] = self.windows(seconds, where)
+            is_met = any(began <= error.told and error.asked <= ended for began, ended in windows[where])
+            return error.met != recorded.NO_MEMORY and is_met
+
+        return sorted((error for error in errors if not is_excused(error)), key=lambda error: (error.asked, error.told))
 
     def kinds(self):
         """Lines of how often each kind of trouble was had."""

@@ -3,13 +3,16 @@
 Must not know: how a thrasher breaks anything.
 """
 
+from types import SimpleNamespace
 from unittest import mock
 
 import thrash_troubles
 from expect import case, equal, main
+from recorded import BROKEN, NO_MEMORY, TOLD, UNANSWERED, Error
 from thrash_troubles import Trouble, Troubles, share_covered
 
 WINDOW = 2
+HERE, ELSEWHERE = "here:1", "elsewhere:1"
 
 
 class Clock:
@@ -18,10 +21,11 @@ class Clock:
 
 
 def troubles_of(*rows):
-    """Each a kind, and when its trouble began and ended; none, if it goes on."""
+    """Each a kind, and when its trouble began and ended; none, if it goes on. Clients ask gateways here."""
     troubles = Troubles()
     for kind, began, ended in rows:
-        trouble = Trouble(kind, kind, "broken", began, 0, None)
+        member = SimpleNamespace(name=kind, redis=HERE) if kind == "gateway" else kind
+        trouble = Trouble(member, kind, "broken", began, 0, None)
         trouble.ended = ended
         (troubles.past if ended else troubles.present).append(trouble)
     return troubles
@@ -32,9 +36,10 @@ def windows(*rows):
         return troubles_of(*rows).windows(WINDOW)
 
 
-def out_of_the_blue(errors, *rows):
+def out_of_the_blue(errors, *rows, met=TOLD, address=ELSEWHERE):
     with mock.patch.object(thrash_troubles, "time", Clock()):
-        return troubles_of(*rows).out_of_the_blue(errors, WINDOW)
+        outside = troubles_of(*rows).out_of_the_blue([Error(asked, told, address, met) for asked, told in errors], WINDOW)
+        return [(error.asked, error.told) for error in outside]
 
 
 @case
@@ -74,6 +79,23 @@ def errors():
         equal(out_of_the_blue([error], gateway), [error])
     equal(out_of_the_blue([(30, 31), (1, 2), (11, 12)], gateway), [(1, 2), (30, 31)])
     equal(out_of_the_blue([(11, 12)], ("node", 10, 14)), [(11, 12)])
+
+
+@case
+def not_reached():
+    """a connection that breaks, or on which nothing comes, is excused by trouble of the gateway that was asked, but by no other one's"""
+    error, late = (11, 12), (18, 19)
+    for met in (BROKEN, UNANSWERED):
+        equal(out_of_the_blue([error], ("gateway", 10, 14), met=met, address=HERE), [])
+        equal(out_of_the_blue([error], ("gateway", 10, 14), met=met), [error])
+        equal(out_of_the_blue([late], ("gateway", 10, 14), met=met, address=HERE), [late])
+        equal(out_of_the_blue([late], ("gateway", 10, 14), ("etcd", 12, 17), met=met, address=HERE), [])
+
+
+@case
+def never_excused():
+    """that there is no memory is excused by nothing"""
+    equal(out_of_the_blue([(11, 12)], ("gateway", 10, 14), met=NO_MEMORY, address=HERE), [(11, 12)])
 
 
 @case

@@ -9,14 +9,20 @@ gateway, coordinator, etcd, node, two nodes
 several     of these
 nothing     nothing was
 ```
-While nothing is broken, or nodes only, an answer may not take longer than `BOUND_SECONDS`, if times are judged.
+While nothing is broken, or nodes only, an answer may not take longer than `BOUND_SECONDS`, if times are judged. One that a client waited
+for in vain, as long as it waits at all, is excused by nothing: nothing is broken for so long.
 
 Must not know: how members are broken and mended, what clients ask.
 """
 
 import json
+import os
+import sys
 import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+import recorded  # noqa: E402  (the path must be set first)
 
 # A trouble counts for what begins so soon after it was mended: members come back, owners change.
 AFTER_SECONDS = 3
@@ -111,11 +117,18 @@ class Waits:
             yield line_of(row)
         for kind, (count, late, longest) in self.kinds().items():
             yield f"{kind}: {count} waits longer than half a second, {late} longer than {BOUND_SECONDS} s, the longest {longest:.2f} s"
+        if self.unanswered():
+            yield f"{len(self.unanswered())} requests were not answered at all"
+
+    def unanswered(self):
+        return [row for row in self.rows if row["outcome"] == recorded.UNANSWERED]
 
     def complaints(self):
-        """Those that took longer than anything excuses that was broken."""
-        late = [row for row in self.rows if row["kind"] in BOUNDED_KINDS and row["seconds"] > BOUND_SECONDS]
-        return [f"an answer took longer than {BOUND_SECONDS} s: {line_of(row).strip()}" for row in late]
+        """Those that never came, or took longer than anything excuses that was broken."""
+        never = self.unanswered()
+        late = [row for row in self.rows if row not in never and row["kind"] in BOUNDED_KINDS and row["seconds"] > BOUND_SECONDS]
+        told = [f"an answer did not come: {line_of(row).strip()}" for row in never]
+        return told + [f"an answer took longer than {BOUND_SECONDS} s: {line_of(row).strip()}" for row in late]
 
     def store(self, path, run):
         """Beside what there is to say of the run."""

@@ -5,7 +5,9 @@ Must not know: how a thrasher breaks anything.
 
 from types import SimpleNamespace
 
+import asker  # noqa: F401  (it finds the modules beside this folder)
 from expect import case, equal, main
+from recorded import UNANSWERED
 from thrash_troubles import Trouble
 from thrash_waits import BOUND_SECONDS, Pulse, Waits
 
@@ -26,13 +28,17 @@ def trouble(kind, address=None):
     return made
 
 
-def complaints(seconds, *troubles, pauses=()):
+def waits(seconds, *troubles, pauses=(), outcome="ok"):
     """Of one answer that took so long."""
     # As recorded.Wait tells.
-    wait = SimpleNamespace(called=BEGAN, returned=BEGAN + seconds, seconds=seconds, address=ASKED, action="get", key="key", outcome="ok")
+    wait = SimpleNamespace(called=BEGAN, returned=BEGAN + seconds, seconds=seconds, address=ASKED, action="get", key="key", outcome=outcome)
     pulse = Pulse()
     pulse.pauses += pauses
-    return [text.split(": ")[1] for text in Waits([SimpleNamespace(waits=[wait])], troubles, pulse).complaints()]
+    return Waits([SimpleNamespace(waits=[wait])], troubles, pulse)
+
+
+def complaints(*arguments, **named):
+    return [text.split(": ")[1] for text in waits(*arguments, **named).complaints()]
 
 
 @case
@@ -53,6 +59,17 @@ def excused():
     equal(complaints(LONG, node, trouble("gateway", address=ASKED)), [])
     equal(complaints(LONG, pauses=[(BEGAN + 1, BEGAN + 1 + LONG / 2)]), [])
     equal(len(complaints(LONG, pauses=[(BEGAN + 1, BEGAN + 1 + LONG / 4)])), 1)
+
+
+@case
+def never():
+    """nothing excuses that an answer does not come, and it is told in any case"""
+    node, asked = trouble("node"), trouble("gateway", address=ASKED)
+    for troubles, kind in [([], "nothing"), ([node], "node"), ([trouble("etcd")], "etcd"), ([asked], "asked"), ([node, trouble("gateway")], "several")]:
+        equal(complaints(60, *troubles, outcome=UNANSWERED), [f"60.00 s {kind}"])
+        equal(list(waits(60, *troubles, outcome=UNANSWERED).lines())[-1], "1 requests were not answered at all")
+        equal([line for line in waits(60, *troubles).lines() if "at all" in line], [])
+    equal(len(complaints(60, pauses=[(BEGAN, BEGAN + 50)], outcome=UNANSWERED)), 1)
 
 
 @case

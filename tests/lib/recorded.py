@@ -54,6 +54,19 @@ RECONNECT_PAUSE_SECONDS = 0.02
 TCP_RTO_MAX_MS = 44
 # Answers that took longer are remembered one by one.
 LONG_SECONDS = 0.5
+# What an operation that failed met: an error that it was told, or that there is no memory; a connection that broke, or was refused;
+# or nothing for as long as a client waits.
+TOLD, NO_MEMORY, BROKEN, UNANSWERED = "told an error", "told that there is no memory", "not reached", "not answered"
+
+
+class Error:
+    """One operation that failed: when it was asked and that was known, where, and what it met. Attempts to connect are among these."""
+
+    def __init__(self, asked, told, address, met):
+        self.asked, self.told, self.address, self.met = asked, told, address, met
+
+    def __str__(self):
+        return f"{self.told:.3f} ({self.met} by {self.address} after {self.told - self.asked:.3f} s)"
 
 
 class Wait:
@@ -82,6 +95,11 @@ def name_of(value):
     return f"{head.rstrip(b'.').decode()}/{len(value)}"
 
 
+def met_with(error):
+    """What an operation met whose connection failed so."""
+    return UNANSWERED if isinstance(error, TimeoutError) else BROKEN
+
+
 def resend_steadily(connection):
     try:
         connection.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, 1000)
@@ -94,8 +112,8 @@ class Client(threading.Thread):
 
     It speaks memcached's text protocol; another protocol has other commands, answers, and errors."""
 
-    # How errors begin: of something that may have happened, or did not; and the one for what is too long.
-    UNKNOWN, REFUSED = (b"SERVER_ERROR outcome unknown",), (b"SERVER_ERROR ",)
+    # How errors begin: of something that may have happened, or did not, also for want of memory; and the one for what is too long.
+    UNKNOWN, REFUSED, FULL = (b"SERVER_ERROR outcome unknown",), (b"SERVER_ERROR ",), b"SERVER_ERROR out of memory"
     # What is read where nothing is, and after a value.
     NOTHING, VALUE_END = b"END\r\n", b"\r\nEND\r\n"
     TOO_LONG = b"SERVER_ERROR object too large for cache\r\n"
@@ -110,8 +128,8 @@ class Client(threading.Thread):
         self.longest, self.waits = 0.0, []
         # How often a value was refused that is too long.
         self.too_long_count = 0
-        # When what failed was asked, and when it was told, for those that ask in which windows; attempts to connect among it.
-        self.errors = []
+        # What failed, and what the last operation met whose connection failed.
+        self.errors, self.met = [], None
 
     def run(self):
         try:
@@ -166,7 +184,8 @@ class Client(threading.Thread):
             self.address = self.random.choice(self.addresses)
             try:
                 connection = cluster.connect(self.address)
-            except OSError:
+            except OSError as error:
+                self.met = met_with(error)
                 return False
             resend_steadily(connection)
             self.stream = connection.makefile("rwb")
@@ -174,18 +193,19 @@ class Client(threading.Thread):
 
     def never_sent(self, key, action, value, called):
         """Nobody could be asked: it has not happened, and the client was not served."""
-        self.note(key, action, value, called, "refused")
+        self.note(key, action, value, called, "refused", met=self.met)
         time.sleep(RECONNECT_PAUSE_SECONDS)
 
-    def note(self, key, action, value, called, outcome, answer=ABSENT):
+    def note(self, key, action, value, called, outcome, answer=ABSENT, met=None):
+        """`met`: by what failed."""
         returned = time.monotonic_ns()
         self.count[outcome] += 1
         if outcome == "ok":
             self.longest = max(self.longest, (returned - called) / 1e9)
         else:
-            self.errors.append((called / 1e9, returned / 1e9))
+            self.errors.append(Error(called / 1e9, returned / 1e9, self.address, met))
         if returned - called > LONG_SECONDS * 1e9:
-            self.waits.append(Wait(called, returned, self.address, action, key, outcome))
+            self.waits.append(Wait(called, returned, self.address, action, key, met if met == UNANSWERED else outcome))
         told = returned if outcome == "ok" else ABSENT
         self.lines.append(f"{key.decode()}\t{self.number}\t{action}\t{value}\t{called}\t{told}\t{outcome}\t{answer}")
 
@@ -194,9 +214,18 @@ class Client(threading.Thread):
         try:
             self.stream.write(command)
             self.stream.flush()
-            return self.stream.readline()
-        except OSError:
+            line = self.stream.readline()
+        except OSError as error:
+            self.met = met_with(error)
             return b""
+        self.met = BROKEN
+        return line
+
+    def met_in(self, line):
+        """By what failed, with such an answer."""
+        if not line.endswith(b"\n"):
+            return self.met
+        return NO_MEMORY if line.startswith(self.FULL) else TOLD
 
     def write(self, key, action, value, command, answers, may_be_long=False):
         """`may_be_long`: may be refused as too long."""
@@ -207,14 +236,14 @@ class Client(threading.Thread):
         if line in answers:
             self.note(key, action, value, called, "ok", answers[line])
         elif not line.endswith(b"\n") or line.startswith(self.UNKNOWN):
-            self.note(key, action, value, called, "unknown")
+            self.note(key, action, value, called, "unknown", met=self.met_in(line))
             self.stream = self.stream if line.endswith(b"\n") else None
         elif line == self.TOO_LONG and may_be_long:
             self.too_long_count += 1
         elif line == self.TOO_LONG:
             raise ValueError(f"{action} {key!r} of {len(command)} bytes with all: {line!r}")
         elif line.startswith(self.REFUSED):
-            self.note(key, action, value, called, "refused")
+            self.note(key, action, value, called, "refused", met=self.met_in(line))
         else:
             raise ValueError(f"{action} {key!r}: {line!r}")
 
@@ -222,20 +251,20 @@ class Client(threading.Thread):
         called = time.monotonic_ns()
         if not self.is_connected():
             return self.never_sent(key, "get", ABSENT, called)
-        outcome, value = self.find(key)
+        outcome, value, met = self.find(key)
         if outcome == "unknown":
             self.stream = None
-        return self.note(key, "get", ABSENT, called, outcome, ABSENT if value is None else name_of(value))
+        return self.note(key, "get", ABSENT, called, outcome, ABSENT if value is None else name_of(value), met)
 
     def find(self, key):
-        """What came of a read, and the value, if there is one."""
+        """What came of a read, the value, if there is one, and what it met, if it failed."""
         line = self.ask(self.reading(key))
         if line == self.NOTHING:
-            return "ok", None
-        if line.startswith(self.REFUSED):
-            return "refused", None
+            return "ok", None, None
         if not line.endswith(b"\n"):
-            return "unknown", None
+            return "unknown", None, self.met
+        if line.startswith(self.REFUSED):
+            return "refused", None, self.met_in(line)
         size = self.size_told(line)
         if size is None:
             raise ValueError(f"get {key!r}: {line!r}")
@@ -253,22 +282,28 @@ class Client(threading.Thread):
         """The rest of an answer that has a value."""
         try:
             value = self.stream.read(size + len(end))
-        except OSError:
-            value = b""
+        except OSError as error:
+            return "unknown", None, met_with(error)
         if len(value) < size + len(end):
-            return "unknown", None
+            return "unknown", None, BROKEN
         if not value.endswith(end):
             raise ValueError(f"a value of {size} bytes ends with {value[size:]!r}")
-        return "ok", value[:size]
+        return "ok", value[:size], None
 
 
 def read_back(address, keys, sort=Client):
-    """Lines of one last read of every key, by a client of such a sort, and the keys that cannot be read."""
-    last = sort(9999, [address], keys, 0)
+    """Lines of one last read of every key, by a client of such a sort, and the keys that cannot be read, with what is wrong if an
+    answer makes no sense."""
+    last, senseless = sort(9999, [address], keys, 0), []
     for key in keys:
-        last.get(key)
+        try:
+            last.get(key)
+        except ValueError as error:
+            senseless.append(f"{key.decode()} ({error})")
+            # What follows of that answer is none.
+            last.stream = None
     refused = [line.split("\t")[0] for line in last.lines if "\tok\t" not in line]
-    return last.lines, refused
+    return last.lines, refused + senseless
 
 
 def write_history(path, clients, extra=()):

@@ -17,6 +17,7 @@ class RedisClient(Client):
     UNKNOWN = (b"-ERR outcome unknown",)
     # Nothing was done: try again, too few nodes, no memory, not let in yet; or more nodes are missed than may be.
     REFUSED = (b"-TRYAGAIN ", b"-NOREPLICAS ", b"-OOM ", b"-LOADING ", b"-ERR too many nodes failed")
+    FULL = b"-OOM "
     NOTHING, VALUE_END = b"$-1\r\n", b"\r\n"
     TOO_LONG = b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
 
