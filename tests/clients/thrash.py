@@ -18,8 +18,8 @@ by the linearizability checker, and by porcupine, if it is there. Errors must li
 and what was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was had. Keys change once a
 minute, and older ones are still used, so that histories can be judged.
 
-Without the right to make namespaces, or shared memory, or without porcupine, less is tested, which is said. With --strict it is a failure; and so is a
-kind of trouble that was never had in half an hour or more. GATEWAY_LOG=debug in the environment makes gateways tell more.
+Without the right to make namespaces, or shared memory, or without porcupine, less is tested, which is said. With --strict it is a failure; and so are
+in half an hour or more a kind of trouble that was never had, and what no member did though it should (thrash_evidence.py). GATEWAY_LOG=debug in the environment makes gateways tell more.
 """
 
 import os
@@ -214,7 +214,7 @@ class Run:
     def go(self):
         try:
             self.thrash()
-        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as error:
             self.complaints.append(f"{type(error).__name__}: {error}")
             self.members.print_logs()
         finally:
@@ -274,9 +274,12 @@ class Run:
         outside = troubles.out_of_the_blue(errors, window)
         if outside:
             self.complaints.append(f"{len(outside)} errors out of the blue, at {', '.join(map(str, outside[:10]))}")
-        never = troubles.never_had(KINDS)
-        if never and self.arguments.strict and self.arguments.seconds >= EVERY_KIND_SECONDS:
+        never, unmoved = troubles.never_had(KINDS), self.evidence.never_moved(troubles)
+        is_long = self.arguments.strict and self.arguments.seconds >= EVERY_KIND_SECONDS
+        if never and is_long:
             self.complaints.append(f"kinds of trouble that were never had: {', '.join(never)}")
+        if unmoved and is_long:
+            self.complaints.append(f"members did none of these, though there was reason to: {', '.join(unmoved)}")
         ended = max([self.began + 1, *(trouble.ended or 0 for trouble in troubles.past)])
         covered = share_covered(troubles.windows(window), self.began, ended)
         waits = Waits(self.clients, troubles.all(), self.pulse)

@@ -28,6 +28,8 @@ AWAY = ("frozen", "cut off", *(thrash_cuts.FROM_GATEWAY + way for way in ("", th
 GIVEN_UP = "was given up for good"
 # Long enough that it is.
 FROZEN_SECONDS_MAX = 7
+# After it is back it hears of that, when a coordinator leads.
+TOLD_SECONDS_MAX = 30
 # What is lost is told twice a second; a node counts as well when nothing was for so long.
 WHOLE_SECONDS = 3
 # When something recovers for so long, nodes are left alone until all is whole: else it never would be seen to be.
@@ -72,6 +74,14 @@ class Starvation(threading.Thread):
         self.is_over = True
         self.join()
         return True
+
+
+def lasted_long(trouble):
+    return trouble.ended > trouble.began + GIVEN_UP_SECONDS
+
+
+def is_kill(trouble):
+    return "killed" in trouble.label
 
 
 class Nodes:
@@ -133,14 +143,21 @@ class Nodes:
 
     def mended(self, trouble):
         """A node's trouble is over."""
-        was_away_for_long = trouble.label in AWAY and trouble.ended > trouble.began + GIVEN_UP_SECONDS
-        if was_away_for_long or "killed" in trouble.label:
+        if trouble.label in AWAY and lasted_long(trouble) or is_kill(trouble):
             self.recovers(trouble.member)
+
+    def was_away(self, node):
+        """For so long that it may be given up, and not long ago?"""
+        since = time.monotonic() - TOLD_SECONDS_MAX
+        own = [trouble for trouble in self.troubles.past if trouble.member is node and trouble.ended > since]
+        return any(lasted_long(trouble) and (trouble.label in AWAY or is_kill(trouble)) for trouble in own)
 
     def was_given_up(self, node):
         """Its process ended; if because it was given up while it was away, it is started anew."""
         if GIVEN_UP not in node.log()[-500:]:
             return False
+        if not self.was_away(node):
+            raise RuntimeError(f"{node.name} was given up although it was not away")
         node.start()
         self.recovers(node)
         self.troubles.count(node, "node", "given up")

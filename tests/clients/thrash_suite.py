@@ -11,8 +11,9 @@ from unittest import mock
 
 import thrash
 from expect import case, equal, main, true
-from thrash_evidence import Evidence
-from thrash_troubles import Troubles
+from thrash_evidence import COUNTERS, Evidence
+from thrash_nodes import GIVEN_UP, GIVEN_UP_SECONDS, KEPT, TOLD_SECONDS_MAX, Nodes
+from thrash_troubles import Trouble, Troubles
 from thrash_waits import BOUND_SECONDS, Pulse
 
 
@@ -43,21 +44,24 @@ def what_the_machine_lacks():
     equal(tries(True, "judge", "--strict", shared_memory="/nowhere"), (False, 1, False))
 
 
-def judged(seconds, strict=False, had=(), wait_seconds=0.0):
+def judged(seconds, strict=False, had=(), wait_seconds=0.0, outcome="ok", unmoved=(), raised=None):
     """Whether a run passes in which nothing else is wrong, and what it says."""
     run = thrash.Run.__new__(thrash.Run)
-    run.arguments = argparse.Namespace(seconds=seconds, strict=strict, window=2, keep=None, waits=None)
-    run.seed, run.members, run.pulse = 1, SimpleNamespace(network=None), Pulse()
+    run.arguments = argparse.Namespace(seconds=seconds, strict=strict, window=2, keep=None, waits=None, logs=None)
+    run.seed, run.members, run.pulse = 1, mock.Mock(network=None), Pulse()
     run.last, run.complaints, run.began, run.keys = [], [], 0.0, SimpleNamespace(all=[])
     run.thrasher, run.evidence = SimpleNamespace(troubles=Troubles()), Evidence(None)
     run.thrasher.troubles.counts.update(had)
+    run.evidence.sums.update({what: what not in unmoved for what in COUNTERS})
     client = thrash.recorded.Client(0, ["nobody:1"], [b"key"], seed=1)
+    # It never ran.
+    client.join = lambda: None
     if wait_seconds:
-        client.waits.append(thrash.recorded.Wait(0, round(wait_seconds * 1e9), "nobody:1", "get", b"key", "ok"))
-    run.clients = [client]
+        client.waits.append(thrash.recorded.Wait(0, round(wait_seconds * 1e9), "nobody:1", "get", b"key", outcome))
+    run.clients, run.thrash = [client], mock.Mock(side_effect=raised)
     said = io.StringIO()
-    with mock.patch.object(thrash.recorded, "judge", lambda _: ([], [])), contextlib.redirect_stdout(said):
-        return run.judge(), said.getvalue()
+    with mock.patch.object(thrash.recorded, "judge", lambda _: ([], ["it is judged"])), contextlib.redirect_stdout(said):
+        return run.go(), said.getvalue()
 
 
 ALL = [kind.replace("any node", "node") for kind in thrash.KINDS]
@@ -82,6 +86,66 @@ def late_answers():
     equal(judged(60, strict=True, wait_seconds=BOUND_SECONDS - 0.5)[0], True)
     equal(judged(60, strict=True, wait_seconds=BOUND_SECONDS + 0.5)[0], False)
     equal(judged(60, wait_seconds=BOUND_SECONDS + 0.5)[0], True)
+
+
+@case
+def answers_that_never_came():
+    """a request that was not answered at all is a failure with --strict, and else it is told"""
+    for strict in (True, False):
+        is_ok, said = judged(60, strict, wait_seconds=60, outcome=thrash.recorded.UNANSWERED)
+        equal(is_ok, not strict)
+        true("1 requests were not answered at all" in said, said)
+
+
+@case
+def what_was_not_done():
+    """what no member did in half an hour, though something was broken for it, is a failure"""
+    long = thrash.EVERY_KIND_SECONDS
+    for what in COUNTERS:
+        is_ok, said = judged(long, strict=True, had=ALL, unmoved=[what])
+        equal(is_ok, False)
+        true(f"reason to: {what}" in said, said)
+        equal(judged(long - 1, strict=True, had=ALL, unmoved=[what])[0], True)
+        equal(judged(long, had=ALL, unmoved=[what])[0], True)
+    equal(Evidence(None).never_moved(Troubles()), [])
+
+
+@case
+def broken_off():
+    """a run that ends early, whatever its members answered, fails, and what it wrote down is judged"""
+    for error in (RuntimeError, OSError, ValueError, thrash.subprocess.TimeoutExpired("status", 60)):
+        is_ok, said = judged(60, raised=error)
+        equal(is_ok, False)
+        true("it is judged" in said, said)
+
+
+def given_up(*troubles):
+    """What comes of a node that was given up after these of its troubles, or another one's: a label, how long it lasted, how long
+    ago it ended."""
+    node, another = (mock.Mock(log=lambda: GIVEN_UP, name=name) for name in ("it", "another"))
+    nodes = Nodes(None, Troubles(), None)
+    for label, seconds, ago, *whose in troubles:
+        trouble = Trouble(another if whose else node, "node", label, thrash.time.monotonic() - ago - seconds, 0, None)
+        trouble.ended = trouble.began + seconds
+        nodes.troubles.past.append(trouble)
+    try:
+        return nodes.was_given_up(node) and node.start.called
+    except RuntimeError:
+        return False
+
+
+@case
+def nodes_given_up():
+    """a node that was given up must have been away, for long, a short while ago"""
+    long, short = GIVEN_UP_SECONDS + 1, GIVEN_UP_SECONDS - 1
+    for label in ("frozen", KEPT, "cut off"):
+        equal(given_up((label, long, 1)), True)
+        equal(given_up((label, short, 1)), False)
+        equal(given_up((label, long, TOLD_SECONDS_MAX + 1)), False)
+        equal(given_up((label, long, 1, "another")), False)
+        equal(given_up((label, long, 5), ("late", 2, 1)), True)
+    equal(given_up(("late", long, 1)), False)
+    equal(given_up(), False)
 
 
 if __name__ == "__main__":
