@@ -1,5 +1,5 @@
-"""Whether a rolling restart fails in which chunks are rebuilt, or connections break, though it should not, or a member is left out:
-of made-up ones.
+"""Whether a rolling restart fails in which chunks are rebuilt, connections break, or outcomes are unknown, though it should not, or a
+member is left out: of made-up ones.
 
 Must not know: how real clusters behave.
 """
@@ -8,10 +8,14 @@ import argparse
 import contextlib
 import io
 from types import SimpleNamespace
+from unittest import mock
 
-import rolling_restart
-from expect import case, equal, main, raises
-from rolling_restart import Problem, Roll
+import rolling_restart  # before the others: it finds the modules beside this folder
+from expect import case, equal, main, raises, true
+from fake import Server
+from rolling_restart import Client, Problem, Roll
+
+UNKNOWN = b"SERVER_ERROR outcome unknown: the write was sent but not confirmed\r\n"
 
 
 class Cluster:
@@ -41,7 +45,7 @@ class Made(Roll):
     """`node_does`: what happens at a restart of a node, `gateway_does`: at one of a gateway."""
 
     def __init__(self, node_does, gateway_does):
-        self.client = SimpleNamespace(broken=0, hits=0, sets=0, longest=0.0)
+        self.client = SimpleNamespace(broken=0, unknown=0, hits=0, sets=0, longest=0.0)
         super().__init__(Cluster(), [self.client], argparse.Namespace(settle=0.0, signal="KILL"))
         self.node_does, self.gateway_does = node_does, gateway_does
 
@@ -74,10 +78,19 @@ def break_connection(roll):
     roll.client.broken += 1
 
 
+def leave_unknown(roll):
+    roll.client.unknown += 1
+
+
+def told(rebuilt, broken, unknown):
+    what = f"{rebuilt} chunks were rebuilt, {broken} connections broke and {unknown} outcomes were unknown"
+    return f"{rolling_restart.NODES} nodes: {what}, though no memory was lost, and no gateway died"
+
+
 @case
 def as_it_should_be():
     """nothing may happen, and much while gateways are restarted"""
-    for gateway_does in (nothing, break_connection, rebuild, begin_anew):
+    for gateway_does in (nothing, break_connection, leave_unknown, rebuild, begin_anew):
         Made(nothing, gateway_does).roll()
 
 
@@ -86,7 +99,7 @@ def rebuilt():
     """a chunk that is rebuilt while nodes are restarted is a failure"""
     nodes = rolling_restart.NODES
     text = raises(Problem, Made(rebuild, nothing).roll)
-    equal(text, f"{nodes} nodes: {nodes} chunks were rebuilt and 0 connections broke, though no memory was lost")
+    equal(text, told(nodes, 0, 0))
 
 
 @case
@@ -94,7 +107,31 @@ def broken():
     """a connection that breaks while nodes are restarted is a failure"""
     nodes = rolling_restart.NODES
     text = raises(Problem, Made(break_connection, nothing).roll)
-    equal(text, f"{nodes} nodes: 0 chunks were rebuilt and {nodes} connections broke, though no memory was lost")
+    equal(text, told(0, nodes, 0))
+
+
+@case
+def unknown():
+    """an outcome that is unknown while nodes are restarted is a failure"""
+    text = raises(Problem, Made(leave_unknown, nothing).roll)
+    equal(text, told(0, 0, rolling_restart.NODES))
+
+
+@case
+def asked_again():
+    """where an outcome may be unknown a write is asked again, not for ever, and counted; elsewhere it is a failure at once"""
+    with Server() as server:
+        patient, impatient = (Client(0, [server.address], 1, 1, may_be_unknown) for may_be_unknown in (True, False))
+        patient.load()
+        equal(patient.unknown, 0)
+        server.error = UNKNOWN
+        true("outcome unknown" in raises(Problem, impatient.load), "it is told")
+        equal(impatient.unknown, 0)
+        with mock.patch.object(rolling_restart, "RETRY_SECONDS_MAX", 0.1):
+            true("outcome unknown" in raises(Problem, patient.load), "it is told")
+        true(patient.unknown > 1, "it is counted")
+        server.error = b"SERVER_ERROR out of memory storing object\r\n"
+        true("out of memory" in raises(Problem, patient.load), "it is told")
 
 
 class LeavesOneOut(Made):
