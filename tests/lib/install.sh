@@ -124,16 +124,19 @@ need_venv() {
         >>"$CACHE/install.log" 2>&1 || { tail -n 5 "$CACHE/install.log"; return 1; }
 }
 
+# is_built PROGRAM FOLDER: of what lies there now, versions of modules, too.
+is_built() { [ -x "$1" ] && [ -z "$(find "$2" -type f -newer "$1")" ]; }
+
 need_go() {
     unless_present go golang-go || return 1
-    [ -x "$CACHE/go/suite" ] && [ "$CACHE/go/suite" -nt "$ROOT/tests/clients/go/main.go" ] && return 0
+    is_built "$CACHE/go/suite" "$ROOT/tests/clients/go" && return 0
     say "  building the Go suite with gomemcache from the Go module proxy"
     (cd "$ROOT/tests/clients/go" && go build -o "$CACHE/go/suite" .) >>"$CACHE/install.log" 2>&1
 }
 
 need_porcupine() {
     unless_present go golang-go || return 1
-    [ -x "$CACHE/porcupine/judge" ] && [ "$CACHE/porcupine/judge" -nt "$ROOT/tests/clients/porcupine/main.go" ] && return 0
+    is_built "$CACHE/porcupine/judge" "$ROOT/tests/clients/porcupine" && return 0
     say "  building a judge of histories with porcupine from the Go module proxy"
     (cd "$ROOT/tests/clients/porcupine" && go build -o "$CACHE/porcupine/judge" .) >>"$CACHE/install.log" 2>&1
 }
