@@ -10,8 +10,9 @@ from unittest import mock
 
 import asker  # noqa: F401  (it finds the modules beside this folder)
 import members
+import network
 import thrash_cuts
-from expect import case, equal, main, true
+from expect import case, equal, main, raises, true
 from thrash_cuts import Cut, Cuts
 from thrash_troubles import Troubles
 
@@ -188,6 +189,26 @@ def held():
                 raise RuntimeError
         except RuntimeError:
             equal((scene.parted(), scene.troubles.present), (set(), []))
+
+
+ROUTES = """default via 192.0.2.1 dev eth0
+192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.2
+10.64.0.0/10 via 192.0.2.9 dev tun0
+10.128.0.0/16 dev st17br proto kernel scope link src 10.128.0.1 linkdown
+unreachable 10.129.4.0/24 metric 1024
+local 10.130.0.1 dev st18br table local proto kernel scope host src 10.130.0.1
+broadcast 10.131.255.255 dev st19br table local proto kernel scope link src 10.131.0.1
+"""
+
+
+@case
+def subnets():
+    """a network has addresses to which there is no route yet"""
+    wanted = [f"10.{number}" for number in range(132, 250)]
+    with mock.patch.object(network.random, "choice", lambda free: free):
+        equal(network.free_subnet(ROUTES), wanted)
+        equal(network.free_subnet("default via 192.0.2.1 dev eth0\n"), network.SUBNETS)
+        raises(OSError, network.free_subnet, "10.0.0.0/8 dev tun0\n")
 
 
 if __name__ == "__main__":

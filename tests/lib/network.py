@@ -4,12 +4,14 @@ lose what it sends to some others.
 Must not know: what runs there.
 """
 
+import ipaddress
 import os
 import random
 import subprocess
 
 # Of a kind in one subnet.
 ADDRESSES = 250
+SUBNETS = [f"10.{number}" for number in range(64, 250)]
 # This machine's, beside the first: what is lost on the way to one of them reaches the others.
 HOST_ADDRESSES = 3
 # A hardware address that no link has.
@@ -32,12 +34,33 @@ def reach(name, address):
     ip("-n", name, "neigh", "del", address, "dev", "eth0")
 
 
+def networks_of(routes):
+    """To which networks there are routes, as `ip route` tells; the one to everywhere else is none."""
+    for line in routes.splitlines():
+        # The kind of a route may come first.
+        for word in line.split()[:2]:
+            try:
+                yield ipaddress.ip_network(word, strict=False)
+                break
+            except ValueError:
+                continue
+
+
+def free_subnet(routes):
+    """The first half of addresses that this machine sends nowhere else yet: another run's are among those."""
+    taken = list(networks_of(routes))
+    free = [subnet for subnet in SUBNETS if not any(ipaddress.ip_network(f"{subnet}.0.0/16").overlaps(network) for network in taken)]
+    if not free:
+        raise OSError("every subnet has a route already")
+    return random.choice(free)
+
+
 class Network:
     """A bridge on this machine, and a namespace with one address for each member."""
 
     def __init__(self):
         self.tag = f"st{os.getpid() % 100_000}"
-        self.bridge, self.subnet = f"{self.tag}br", f"10.{random.randrange(64, 250)}"
+        self.bridge, self.subnet = f"{self.tag}br", free_subnet(ip("-4", "route", "show", "table", "all").decode())
         self.hosts, self.names = [f"{self.subnet}.0.{number + 1}" for number in range(HOST_ADDRESSES)], set()
         ip("link", "add", self.bridge, "address", BRIDGE, "type", "bridge")
         try:
