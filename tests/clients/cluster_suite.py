@@ -1,4 +1,5 @@
-"""Whether a cluster's end is a failure if a process of it died that nobody killed: with a program that is made up.
+"""Whether a cluster's end is a failure if a process of it died that nobody killed, and whether a test that is ended leaves nothing
+behind: with a program that is made up.
 
 Must not know: what processes of a cluster do.
 """
@@ -7,6 +8,7 @@ import contextlib
 import io
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from unittest import mock
@@ -39,9 +41,9 @@ while True:
     for number, node in enumerate(nodes):
         if node.poll() is not None and node.pid not in told:
             told.add(node.pid)
-            print(f"node {number} (pid {node.pid}) died: killed by somebody", flush=True)
             if number == 0:
                 nodes[number] = start()
+            print(f"node {number} (pid {node.pid}) died: killed by somebody", flush=True)
     signal.sigtimedwait([signal.SIGCHLD], 0.01)
 '''
 
@@ -121,6 +123,72 @@ def ended_badly():
         pids = servers.pids
         true("left behind" in raises(RuntimeError, servers.stop), "they are told of")
         cluster.wait_until(lambda: not any(map(cluster.is_alive, pids)), 60, "they are killed")
+
+
+@case
+def numbers_that_come_again():
+    """another process that has the number of one that died is left alone, and does not hide the death"""
+    stranger = subprocess.Popen(["sleep", "300"])
+    try:
+        for is_told in (True, False):
+            with made_up() as servers, mock.patch.object(cluster, "STOP_SECONDS_MAX", 2):
+                dead = servers.pids[1]
+                born = cluster.born_at(dead)
+                servers.kill(dead)
+                await_told(servers, dead)
+                servers.pids[1], servers.births = stranger.pid, {servers.pids[0]: servers.births[servers.pids[0]], stranger.pid: born}
+                if is_told:
+                    with open(servers.killed_path, "a", encoding="ascii") as killed:
+                        killed.write(f"{stranger.pid}\n")
+                    servers.stop()
+                else:
+                    equal(raises(RuntimeError, servers.stop), f"process {stranger.pid} died")
+            equal(stranger.poll(), None)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@case
+def sessions():
+    """a session ends with all its processes, also those that have left its first group or take no notice of SIGTERM"""
+    script = "sleep 300 & set -m; sleep 301 & trap '' TERM; exec sleep 302"
+    process = subprocess.Popen(["bash", "-c", script], start_new_session=True)
+    pids = cluster.wait_until(lambda: len(found := cluster.processes_of(3, process.pid)) == 3 and found, 60, "they run")
+    with mock.patch.object(cluster, "SESSION_SECONDS_MAX", 0.2):
+        cluster.end_session(process.pid)
+    left = [pid for pid in pids if cluster.is_alive(pid)]
+    process.kill()
+    process.wait()
+    equal(left, [])
+
+
+BUSY = '''
+import argparse, os, sys, time
+sys.path += [{clients!r}, {lib!r}]
+import cluster
+from expect import case, main
+def work(*_):
+    try:
+        print("begun", flush=True)
+        time.sleep(300)
+    finally:
+        print("stopped", flush=True)
+'''
+ROUNDS = BUSY + "cluster.run_rounds(argparse.Namespace(rounds=1, seed=1), work, [])"
+CASES = BUSY + "case(work)\nmain()"
+
+
+@case
+def ended():
+    """rounds and cases that are ended stop first what they started"""
+    clients = os.path.dirname(os.path.abspath(__file__))
+    for program in (ROUNDS, CASES):
+        program = program.format(clients=clients, lib=os.path.dirname(cluster.__file__))
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        equal(process.stdout.readline(), "begun\n")
+        process.terminate()
+        equal((process.communicate()[0], process.returncode), ("stopped\n", 143))
 
 
 if __name__ == "__main__":

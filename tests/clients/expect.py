@@ -8,6 +8,9 @@ import sys
 import time
 import traceback
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+from cluster import end_on_sigterm  # noqa: E402  (the path must be set first)
+
 CASES = []
 EXPIRY_SECONDS_MAX = 20
 
@@ -59,6 +62,8 @@ def address(name):
 
 
 def main():
+    # What a case started is stopped by it.
+    end_on_sigterm()
     failed = 0
     for function in CASES:
         title = (function.__doc__ or function.__name__).strip()

@@ -1,6 +1,6 @@
 """Starts a cluster (or the real memcached and Redis), runs one command against it, stops it.
 
-    cluster.py run [--server ours|real] [--kill 2] [--node-memory 96MiB] -- COMMAND [ARG...]
+    cluster.py run [--server ours|real] [--kill 2] [--up ARG]... -- COMMAND [ARG...]
 
 The command finds the addresses in SHORTTAIL_MEMCACHED, SHORTTAIL_REDIS and SHORTTAIL_ADMIN (HOST:PORT). With --kill,
 data is stored first, that many node processes get SIGKILL, and the data is read back before the command starts. Afterwards
@@ -26,6 +26,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 START_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 30
+# Who is told to end has five seconds for all that it started.
+SESSION_SECONDS_MAX = 2
 PRELOAD_COUNT = 2000
 GATEWAYS_MAX = 8
 # As `up` words it; it starts some of them again at once.
@@ -90,26 +92,51 @@ def wait_until(condition, seconds_max, what):
         time.sleep(0.02)
 
 
-def is_alive(pid):
-    """True while the process runs; a zombie that nobody has reaped yet no longer runs."""
+def stat_of(pid):
+    """What Linux tells of a process, from its state on; nothing once it does not run, also if nobody has reaped it yet."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+            words = stat.read().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
         # Reaped before the file was opened, or between opening and reading it.
-        return False
+        return None
+    return None if words[0] in "ZX" else words
+
+
+def is_alive(pid):
+    return stat_of(pid) is not None
+
+
+def born_at(pid):
+    """When it began; another process that has its number later has another time."""
+    words = stat_of(pid)
+    return words and words[19]
+
+
+def processes_of(index, number):
+    """Processes that run and that have this number there in what Linux tells."""
+    all_ = map(int, filter(str.isdecimal, os.listdir("/proc")))
+    return [pid for pid in all_ if (words := stat_of(pid)) and int(words[index]) == number]
 
 
 def children_of(parent):
     """Processes that it started and that run."""
-    children = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-                state, its_parent = stat.read().rsplit(")", 1)[1].split()[:2]
-            if int(its_parent) == parent and state not in "ZX":
-                children.append(int(pid))
-    return children
+    return processes_of(1, parent)
+
+
+def running(births):
+    """Which of these processes, each with when it began, run."""
+    return [pid for pid, birth in births.items() if birth is not None and born_at(pid) == birth]
+
+
+def end_session(leader):
+    """Ends all processes of a session; those that do not end by SIGTERM are killed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in processes_of(3, leader):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        with contextlib.suppress(RuntimeError):
+            wait_until(lambda: not processes_of(3, leader), SESSION_SECONDS_MAX, "the processes of a session end")
 
 
 def kill_noted(path, pid, number=signal.SIGKILL):
@@ -186,10 +213,12 @@ class Cluster:
         self.log_path, self.killed_path = (os.path.join(self.directory.name, name) for name in ("up.log", "killed"))
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-        self.pids = []
+        # The processes that there were first, and when each began.
+        self.pids, self.births = [], {}
         try:
             wait_until(self._is_ready, START_SECONDS_MAX, "a line that begins with `ready`")
             self.pids = [part["pid"] for part in self.status()["nodes"] + self.status()["gateways"]]
+            self.births = {pid: born_at(pid) for pid in self.pids}
         except BaseException:
             self._print_log()
             self.stop()
@@ -238,7 +267,7 @@ class Cluster:
             with open(self.killed_path, encoding="ascii") as lines:
                 killed = set(map(int, lines))
         # Last, so that what `up` says of one counts.
-        died = {pid: f"process {pid} died" for pid in self.pids if not is_alive(pid)}
+        died = {pid: f"process {pid} died" for pid in self.pids if pid not in running(self.births)}
         died |= {int(found[1]): found[0] for found in DEATH.finditer(self.log())}
         return {pid: how for pid, how in died.items() if pid not in killed}
 
@@ -260,16 +289,17 @@ class Cluster:
     def stop(self):
         """Ends the cluster; raises if it or one of its processes had ended by itself, ends badly or not at all."""
         # Those that were started since, too.
-        pids = {*self.pids, *children_of(self.process.pid)}
-        for pid in filter(is_alive, pids):
+        children = children_of(self.process.pid) if self.process.poll() is None else []
+        births = self.births | {pid: born_at(pid) for pid in children}
+        for pid in running(births):
             # One that stands still cannot end.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         complaints = self._end()
         try:
-            wait_until(lambda: not any(map(is_alive, pids)), STOP_SECONDS_MAX, "the children of `up` end")
+            wait_until(lambda: not running(births), STOP_SECONDS_MAX, "the children of `up` end")
         except RuntimeError:
-            left = list(filter(is_alive, pids))
+            left = running(births)
             complaints.append("left behind: " + ", ".join(map(str, left)))
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -366,6 +396,7 @@ def tell_round(seed, complaints, text):
 
 def run_rounds(arguments, one_round, problems):
     """Runs `one_round(arguments, seed)` as often as `--rounds` says, from `--seed` on or each with a fresh one; the exit code."""
+    end_on_sigterm()
     results = []
     for number in range(arguments.rounds):
         seed = secrets.randbelow(1 << 32) if arguments.seed is None else arguments.seed + number

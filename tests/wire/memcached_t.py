@@ -12,10 +12,10 @@ leads to the launcher through a link named `memcached`, with the commands of a d
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +25,24 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
 
 FILE_SECONDS_MAX = 180
+
+
+class Sessions:
+    """Of the files that run: each has one of its own, with all that it starts."""
+
+    def __init__(self):
+        self.leaders, self.are_ended = set(), False
+
+    def begin(self, leader):
+        self.leaders.add(leader)
+        if self.are_ended:
+            cluster.end_session(leader)
+
+    def end_all(self):
+        """Those that begin from now on, too."""
+        self.are_ended = True
+        for leader in list(self.leaders):
+            cluster.end_session(leader)
 
 
 def read_list():
@@ -70,7 +88,7 @@ def prepare(directory, tree, server):
     os.chmod(program, 0o755)
 
 
-def run_file(name, directory, environment, must_fail):
+def run_file(name, directory, environment, must_fail, sessions):
     """(name, complaint or None, number of checks, output); checks called `must_fail` are to fail."""
     process = subprocess.Popen(
         ["perl", f"-I{HERE}", "-MPreciseTime", os.path.join("t", f"{name}.t")],
@@ -81,12 +99,15 @@ def run_file(name, directory, environment, must_fail):
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+    sessions.begin(process.pid)
     try:
         output = process.communicate(timeout=FILE_SECONDS_MAX)[0]
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        cluster.end_session(process.pid)
         output = process.communicate()[0]
         return name, f"not finished within {FILE_SECONDS_MAX} s", 0, output.decode(errors="replace")
+    finally:
+        sessions.leaders.discard(process.pid)
     text = output.decode(errors="replace")
     good, bad = len(re.findall(r"^ok\b", text, re.M)), len(re.findall(r"^not ok\b", text, re.M))
     complaint, foreseen = None, 0
@@ -126,15 +147,19 @@ def main():
     environment = dict(os.environ)
     if arguments.kill:
         environment["SHORTTAIL_KILL_NODES"] = str(arguments.kill)
-    directory = tempfile.mkdtemp(prefix="memcached-t-")
+    cluster.end_on_sigterm()
+    directory, sessions = tempfile.mkdtemp(prefix="memcached-t-"), Sessions()
     passed, failed = 0, len(complaints)
     for complaint in complaints:
         print(f"not ok {complaint}")
     try:
         prepare(directory, tree, arguments.server)
-        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool, contextlib.ExitStack() as ends:
+            # First of all, if this is ended: the threads wait for them.
+            ends.callback(sessions.end_all)
+
             def run_one(name):
-                return run_file(name, directory, environment, "" if is_real else wanted.get(name))
+                return run_file(name, directory, environment, "" if is_real else wanted.get(name), sessions)
 
             for name, complaint, checks, text in pool.map(run_one, names):
                 if complaint:

@@ -210,6 +210,7 @@ def main():
     parser.add_argument("--left", choices=["ours", "real"], default="ours", help="`real` tests this program itself")
     parser.add_argument("--kill", type=int, default=0, help="kill this many of our nodes before the scripts")
     arguments = parser.parse_args()
+    cluster.end_on_sigterm()
     dialect = DIALECTS[arguments.protocol]
     seeds = arguments.seed or [*FIXED_SEEDS, *(secrets.randbelow(1 << 32) for _ in range(arguments.fresh))]
     passed = failed = 0
