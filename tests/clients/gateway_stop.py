@@ -5,7 +5,8 @@
 Clients share their keys and use all three gateways, the one that stands still too: what was sent there is answered when it wakes,
 if at all. Before that the others must have taken over: of the keys that it owned some are asked for and answered. With --beside
 other keys lie beside theirs, which whoever takes over has to read. Every operation is written down, those of unknown outcome as
-well, and judged by the linearizability checker; then by porcupine, if it is there.
+well, and judged by the linearizability checker; then by porcupine, if it is there. An error is a failure before anything stands
+still, and, to clients of the other gateways, a little after it woke; and so is a request that is not answered at all, whenever.
 """
 
 import binascii
@@ -25,6 +26,8 @@ CLIENTS_EACH = 4
 KEYS = 240
 BEFORE_SECONDS = 3
 AFTER_SECONDS = 5
+# Then whoever has anything to hand over to the one that woke does so without an error.
+SETTLED_SECONDS = 3
 # Until every thread of a process stands still.
 STILL_SECONDS = 0.2
 SLOTS = 16384
@@ -54,6 +57,16 @@ def not_taken_over(keys_owned, keys_answered):
     return [f"none of {len(keys_answered)} answers while it stood still was of one of the {len(keys_owned)} keys that it owned"]
 
 
+def unexcused(clients, others, stops, wakes):
+    """What is to be said of errors that no gateway's standing still explains; `others`: those of the clients that never ask it; when
+    it is stopped and woken, in seconds."""
+    early = [error for client in clients for error in client.errors if error.told < stops]
+    late = [error for client in others for error in client.errors if error.asked > wakes + SETTLED_SECONDS]
+    never = [error for client in clients for error in client.errors if error.met == recorded.UNANSWERED]
+    whens = {"before anything stood still": early, "of another gateway, long after it woke": late, "that were not answered at all": never}
+    return [f"{len(errors)} errors {when}, at {', '.join(map(str, errors[:5]))}" for when, errors in whens.items() if errors]
+
+
 def one_round(arguments, seed):
     servers = cluster.Cluster(["--gateways", "3", *(["--node-memory", "512MiB"] if arguments.beside else [])])
     try:
@@ -70,6 +83,7 @@ def one_round(arguments, seed):
         time.sleep(BEFORE_SECONDS)
         victim = random.Random(seed).choice(gateways)
         others = [client for client in clients if client.addresses != [victim["memcached"]]]
+        stops = time.monotonic()
         os.kill(victim["pid"], signal.SIGSTOP)
         time.sleep(STILL_SECONDS)
         still = time.monotonic_ns()
@@ -88,7 +102,7 @@ def one_round(arguments, seed):
     if not arguments.keep:
         os.remove(path)
     problems += [client.problem for client in clients if client.problem] + [f"{key} cannot be read" for key in unreadable]
-    problems += not_taken_over(keys_owned, meanwhile)
+    problems += not_taken_over(keys_owned, meanwhile) + unexcused(clients, others, stops, wakes / 1e9)
     return cluster.tell_round(
         seed,
         problems,

@@ -143,5 +143,27 @@ def nothing_was_taken_over():
     equal(complaints(*late), 1)
 
 
+@case
+def errors_that_nothing_explains():
+    """an error before a gateway stands still is told of, and one of a client of others long after it woke; and whatever is not answered"""
+    clients = [gateway_stop.recorded.Client(number, ["nobody:1"], [b"key"], seed=1) for number in range(2)]
+    stops, wakes, settled = 100, 110, 110 + gateway_stop.SETTLED_SECONDS
+
+    def complaints(number, asked, told, met=gateway_stop.recorded.TOLD):
+        """Of an error of the client of the gateway that stands still, or of the other one."""
+        for client in clients:
+            client.errors = []
+        clients[number].errors = [gateway_stop.recorded.Error(asked, told, "nobody:1", met)]
+        return len(gateway_stop.unexcused(clients, clients[1:], stops, wakes))
+
+    for number in range(2):
+        equal(complaints(number, 98, 99), 1)
+        equal(complaints(number, 99, 101), 0)
+        equal(complaints(number, 101, 105), 0)
+        equal(complaints(number, settled - 1, settled + 1), 0)
+        equal(complaints(number, 101, 161, gateway_stop.recorded.UNANSWERED), 1)
+        equal(complaints(number, settled + 1, settled + 2), number)
+
+
 if __name__ == "__main__":
     main()
