@@ -14,12 +14,13 @@ every key is read again, and what they held is rebuilt, although one of them and
 Clients share their keys, and write down all that they ask and are told; two thirds are memcached's, the others are those of Redis.
 Sizes lie about the borders of chunks, stripes and objects. Nothing acknowledged may be lost, stale or wrong: the history is judged
 by the linearizability checker, and by porcupine, if it is there. Errors must lie within --window seconds of a gateway's trouble
-(thrash_troubles.py), and with --strict no answer may take long while nothing but nodes is broken, nor be missing (thrash_waits.py). Which answers took longest,
-and what was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was had. Keys change once a
-minute, and older ones are still used, so that histories can be judged.
+(thrash_troubles.py), and with --strict no answer may take long while nothing but nodes is broken, nor be missing (thrash_waits.py).
+Which answers took longest, and what was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was
+had. Keys change once a minute, and older ones are still used, so that histories can be judged.
 
-Without the right to make namespaces, or shared memory, or without porcupine, less is tested, which is said. With --strict it is a failure; and so are
-in half an hour or more a kind of trouble that was never had, and what no member did though it should (thrash_evidence.py). GATEWAY_LOG=debug in the environment makes gateways tell more.
+Without the right to make namespaces, or shared memory, or without porcupine, less is tested, which is said. With --strict it is a
+failure; and so are in half an hour or more a kind of trouble that was never had, and what no member did though it should
+(thrash_evidence.py). GATEWAY_LOG=debug in the environment makes gateways tell more.
 """
 
 import os
