@@ -3,15 +3,12 @@
 
 mod processes;
 
-use std::io::{BufReader, Write};
+use std::io::BufReader;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use processes::{Cluster, connect, line};
+use processes::{Cluster, PATIENCE, check, connect, store_all};
 
-/// Until a fault has done something: a node that is known to be slow is asked only now and then, and the more often it
-/// was slow the longer it has to be good before it is used as before.
-const WORK_MAX: Duration = Duration::from_secs(240);
 /// RS(4,2) and one to spare.
 const NODES: &str = "7";
 const VICTIM: usize = 3;
@@ -43,9 +40,7 @@ impl Scene {
 
     fn store(&mut self, round: u64) -> std::ops::Range<u64> {
         let keys = round * KEYS_PER_ROUND..(round + 1) * KEYS_PER_ROUND;
-        let set = |key| format!("set key{key} 0 0 1000\r\n{}\r\n", value_of(key));
-        let stored = self.ask(&keys.clone().map(set).collect::<String>(), KEYS_PER_ROUND as usize);
-        assert!(stored.iter().all(|line| line == "STORED"), "{stored:?}");
+        store_all(&mut self.memcached, keys.clone().map(|key| (format!("key{key}"), value_of(key))));
         keys
     }
 
@@ -54,14 +49,12 @@ impl Scene {
         let keys = self.store(round);
         // What was stored last lies in the owner's memory, what came before it in sealed chunks.
         for key in (keys.start.saturating_sub(4096)..keys.end).step_by(31) {
-            let lines = self.ask(&format!("get key{key}\r\n"), 3);
-            assert_eq!(lines, [format!("VALUE key{key} 0 1000"), value_of(key), "END".to_owned()]);
+            self.check(key);
         }
     }
 
-    fn ask(&mut self, request: &str, line_count: usize) -> Vec<String> {
-        self.memcached.get_mut().write_all(request.as_bytes()).expect("sent");
-        (0..line_count).map(|_| line(&mut self.memcached).trim_end().to_owned()).collect()
+    fn check(&mut self, key: u64) {
+        check(&mut self.memcached, &format!("key{key}"), &value_of(key));
     }
 
     /// Waits until the scrubber found what is damaged, and all of it is mended.
@@ -76,16 +69,17 @@ impl Scene {
                 assert!(count("scrubbed_bytes_total") > 0);
                 return;
             }
-            assert!(begin.elapsed() < WORK_MAX, "{found} found, {repaired} mended: {status}");
+            assert!(begin.elapsed() < PATIENCE, "{found} found, {repaired} mended: {status}");
             self.work(round);
         }
     }
 
-    /// Works until the victim's fault did something.
+    /// Works until the victim's fault did something: a node that is known to be slow is asked only now and then, and
+    /// the more often it was slow the longer it has to be good before it is used as before.
     fn work_until(&mut self, round: &mut u64, what: &str) {
         let before = self.count(what);
         let begin = Instant::now();
-        while begin.elapsed() < WORK_MAX {
+        while begin.elapsed() < PATIENCE {
             self.work(*round);
             *round += 1;
             if self.count(what) > before {
@@ -152,8 +146,7 @@ fn a_full_cache_goes_on_whichever_node_is_dead() {
     }
     let newest = (rounds + 500) * KEYS_PER_ROUND;
     for key in newest - 4096..newest {
-        let lines = scene.ask(&format!("get key{key}\r\n"), 3);
-        assert_eq!(lines, [format!("VALUE key{key} 0 1000"), value_of(key), "END".to_owned()]);
+        scene.check(key);
     }
 }
 

@@ -2,15 +2,12 @@
 
 mod processes;
 
-use std::io::Read;
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use serde_json::Value;
 
-use processes::{Cluster, PATIENCE, connect, kill, pid, program};
+use processes::{Cluster, await_over, await_that, check, connect, coordinator, kill, pid, program, roles, store_all};
 
 /// Nodes of 16 MiB.
 fn start_of(node_count: usize, flags: &[&str]) -> Cluster {
@@ -36,28 +33,6 @@ fn replace_gateway(cluster: &mut Cluster) -> Value {
     cluster.line_with("the gateway (pid");
     cluster.line_with("the gateway serves again");
     gateway
-}
-
-/// Connections that end when their process does: one to the gateway and one to each node.
-fn lifelines(cluster: &Cluster) -> Vec<Box<dyn Read>> {
-    let mut lifelines: Vec<Box<dyn Read>> = vec![Box::new(connect(&cluster.memcached))];
-    for node in cluster.status()["nodes"].as_array().expect("nodes") {
-        let address = node["address"].as_str().expect("an address");
-        let path = address.strip_prefix("unix:").expect("a Unix socket");
-        let stream = UnixStream::connect(path).expect("the node listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        lifelines.push(Box::new(stream));
-    }
-    lifelines
-}
-
-/// An end or a reset is an end; running into the time limit is not.
-fn expect_end(lifeline: &mut dyn Read) {
-    let mut rest = Vec::new();
-    match lifeline.read_to_end(&mut rest) {
-        Ok(_) => {}
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "still alive"),
-    }
 }
 
 #[test]
@@ -117,8 +92,7 @@ fn a_file_that_is_read_again_changes_what_may_change() {
     let line = cluster.line_with("the configuration was read again");
     assert!(line.ends_with("at the next start change: --partitions"), "{line}");
     // The gateway follows in its own time.
-    let follows = (0..100_000).any(|_| settings(&cluster).contains("STAT maxconns 200\r\n"));
-    assert!(follows, "{}", settings(&cluster));
+    await_that("allowed more", || settings(&cluster).contains("STAT maxconns 200\r\n"));
     assert!(settings(&cluster).contains("STAT evictions off\r\n"), "{}", settings(&cluster));
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
 }
@@ -160,19 +134,18 @@ impl Load {
         format!("{number:08x}").chars().cycle().take(bytes).collect()
     }
 
+    fn values(&self) -> impl Iterator<Item = (String, String)> {
+        let numbered = self.sizes.iter().enumerate();
+        numbered.map(|(number, &bytes)| (format!("key{number}"), Self::value(number, bytes)))
+    }
+
     fn store(&self, cluster: &Cluster) {
-        let set = |(number, &bytes): (usize, &usize)| {
-            format!("set key{number} 0 0 {bytes} noreply\r\n{}\r\n", Self::value(number, bytes))
-        };
-        let sets: String = self.sizes.iter().enumerate().map(set).collect();
-        assert_eq!(cluster.ask(&(sets + "mn\r\n"), "MN\r\n"), "MN\r\n");
+        store_all(&mut connect(&cluster.memcached), self.values());
     }
 
     fn check(&self, cluster: &Cluster) {
-        for (number, &bytes) in self.sizes.iter().enumerate() {
-            let expected = format!("VALUE key{number} 0 {bytes}\r\n{}\r\nEND\r\n", Self::value(number, bytes));
-            assert!(cluster.ask(&format!("get key{number}\r\n"), "END\r\n") == expected, "key{number}");
-        }
+        let mut stream = connect(&cluster.memcached);
+        self.values().for_each(|(key, value)| check(&mut stream, &key, &value));
     }
 }
 
@@ -243,22 +216,12 @@ fn nodes_that_come_back_empty_are_filled_again() {
 fn the_data_path_does_not_need_the_coordinator_and_it_is_replaced() {
     let mut cluster = start(&[]);
     let before = cluster.status();
-    let listing = std::fs::read_dir("/proc").expect("a Linux system").flatten();
-    let coordinator = listing.filter_map(|entry| {
-        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-        let mut words = line.split(|&byte| byte == 0).map(String::from_utf8_lossy);
-        let ours =
-            words.nth(1)? == "coordinator" && words.any(|word| word.contains(&*cluster.temp.path().to_string_lossy()));
-        ours.then(|| entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()))?
-    });
-    let pid = coordinator.last().expect("a coordinator");
-    kill(Pid::from_raw(pid), Signal::SIGKILL);
+    let (_, coordinator) = coordinator(&before);
+    kill(coordinator, Signal::SIGKILL);
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
     let line = cluster.line_with("the coordinator (pid");
     assert!(line.contains("it is started again"), "{line}");
-    while TcpStream::connect(&cluster.admin).is_err() {
-        std::thread::yield_now();
-    }
+    await_that("listening", || TcpStream::connect(&cluster.admin).is_ok());
     let after = cluster.await_status("led", |status| status["cluster_id"] != "");
     assert_eq!(before["cluster_id"], after["cluster_id"]);
 }
@@ -267,10 +230,10 @@ fn the_data_path_does_not_need_the_coordinator_and_it_is_replaced() {
 fn an_orderly_end_leaves_nothing_behind() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let cluster = start(&[]);
-        let mut lifelines = lifelines(&cluster);
+        let roles = roles(&cluster.status());
         let (status, temp) = cluster.end(signal);
         assert_eq!(status.code(), Some(0), "{signal}");
-        lifelines.iter_mut().for_each(|lifeline| expect_end(lifeline.as_mut()));
+        await_over(&roles);
         assert_eq!(std::fs::read_dir(temp.path()).expect("a directory").count(), 0, "{signal}");
     }
 }
@@ -278,10 +241,10 @@ fn an_orderly_end_leaves_nothing_behind() {
 #[test]
 fn children_die_with_a_parent_that_is_killed() {
     let cluster = start(&[]);
-    let mut lifelines = lifelines(&cluster);
+    let roles = roles(&cluster.status());
     let (status, _temp) = cluster.end(Signal::SIGKILL);
     assert_eq!(status.code(), None);
-    lifelines.iter_mut().for_each(|lifeline| expect_end(lifeline.as_mut()));
+    await_over(&roles);
 }
 
 #[test]
@@ -304,17 +267,14 @@ fn nodes_on_tcp_serve_as_well() {
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
 }
 
-/// Chunks that are sealed, once there are so many: heartbeats carry the number.
+/// Waits until so many chunks are sealed, and no more: heartbeats carry the number.
 fn await_sealed(cluster: &Cluster, count: u64) {
-    loop {
-        let nodes = cluster.status()["nodes"].clone();
-        let sealed: u64 =
-            nodes.as_array().expect("nodes").iter().filter_map(|node| node["chunks_sealed"].as_u64()).sum();
+    cluster.await_status("sealed", |status| {
+        let nodes = status["nodes"].as_array().expect("nodes").iter();
+        let sealed: u64 = nodes.filter_map(|node| node["chunks_sealed"].as_u64()).sum();
         assert!(sealed <= count, "{sealed} chunks are sealed");
-        if sealed == count {
-            return;
-        }
-    }
+        sealed == count
+    });
 }
 
 #[test]
@@ -324,7 +284,7 @@ fn policies_change_while_it_serves_and_objects_are_stored_accordingly() {
         let table = cluster.succeed("policy show");
         table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
     };
-    let until_shown = |lines: &[&str]| while shown(&cluster) != lines {};
+    let until_shown = |lines: &[&str]| await_that(&lines.join(", "), || shown(&cluster) == lines);
     until_shown(&["0 0-1 adaptive on on adaptive packed log off"]);
 
     let said = cluster.succeed("policy set --small-write replicate");

@@ -237,16 +237,21 @@ fn who_does_not_read_may_not_send_on() {
         await_stat(&mut user, "get_hits", |count| count >= hits + speech.answered.start);
         let more = rest.to_owned() + &set.repeat(64);
         stream.get_mut().set_write_timeout(Some(Duration::from_secs(2))).expect("a socket");
-        let mut sent = 0;
+        let (mut sent, mut answered) = (0, stat(&mut user, "get_hits") - hits);
         while sent < more.len() {
             match stream.get_mut().write(&more.as_bytes()[sent..]) {
                 Ok(count) => sent += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // A busy machine takes nothing for a while, too, and answers what it took before.
+                    let before = std::mem::replace(&mut answered, stat(&mut user, "get_hits") - hits);
+                    if answered == before {
+                        break;
+                    }
+                }
                 Err(error) => panic!("{error}"),
             }
         }
         assert!(sent < more.len() / 2, "{sent} bytes were taken");
-        let answered = stat(&mut user, "get_hits") - hits;
         assert!(answered < speech.answered.end, "{answered} were answered");
         is_served(&mut user);
         // It goes on when the client reads.
@@ -275,6 +280,8 @@ fn a_client_of_redis_may_write_all_it_asks_before_it_reads() {
         let replies: String = (1..=COUNT).map(reply_of).collect();
         let mut heard = vec![0; replies.len()];
         stream.read_exact(&mut heard).expect("the replies");
-        assert!(heard == replies.as_bytes());
+        let heard = String::from_utf8_lossy(&heard);
+        let wrong = replies.lines().zip(heard.lines()).find(|(reply, line)| reply != line);
+        assert!(wrong.is_none(), "{wrong:?}");
     }
 }

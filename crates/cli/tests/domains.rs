@@ -6,13 +6,10 @@
 
 mod processes;
 
-use std::io::{BufReader, Write};
-use std::net::TcpStream;
-
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use processes::{Cluster, connect, kill, line, pid};
+use processes::{Cluster, check, connect, kill, pid, store_all};
 
 const NODE_COUNT: u64 = 12;
 const DOMAIN_COUNT: u64 = 4;
@@ -24,21 +21,8 @@ fn value(number: usize) -> String {
     format!("value {number:05}; ").repeat(length / 13)
 }
 
-fn store(stream: &mut BufReader<TcpStream>, number: usize) {
-    let value = value(number);
-    stream.get_mut().write_all(format!("set key{number} 0 0 {}\r\n{value}\r\n", value.len()).as_bytes()).expect("sent");
-    assert_eq!(line(stream), "STORED\r\n");
-}
-
-/// Every key is there, and right.
-fn assert_all(stream: &mut BufReader<TcpStream>, when: &str) {
-    for number in 0..KEYS {
-        let value = value(number);
-        stream.get_mut().write_all(format!("get key{number}\r\n").as_bytes()).expect("sent");
-        assert_eq!(line(stream), format!("VALUE key{number} 0 {}\r\n", value.len()), "{when}");
-        assert_eq!(line(stream), value + "\r\n", "{when}");
-        assert_eq!(line(stream), "END\r\n", "{when}");
-    }
+fn values() -> impl Iterator<Item = (String, String)> {
+    (0..KEYS).map(|number| (format!("key{number}"), value(number)))
 }
 
 fn of_domain(status: &Value, domain: u64) -> Vec<&Value> {
@@ -59,10 +43,11 @@ fn whole_domains_die_one_after_the_other_and_nothing_is_missed() {
     let flags = ["--nodes", &counts[0], "--domains", &counts[1], "--node-memory", "16MiB", "--retire-after", "1"];
     let cluster = Cluster::start(&[&flags[..], &["--placement", "random", "--redis", "off"]].concat());
     let mut client = connect(&cluster.memcached);
-    (0..KEYS).for_each(|number| store(&mut client, number));
+    store_all(&mut client, values());
+    let mut check_all = || values().for_each(|(key, value)| check(&mut client, &key, &value));
 
     kill_domain(&cluster, 1);
-    assert_all(&mut client, "one domain is dead");
+    check_all();
     // No more than two nodes are given up before what they held is rebuilt.
     let status = cluster.await_status("rebuilt", |status| {
         let is_over = |node: &&Value| node["rebuilt"] == true;
@@ -72,5 +57,5 @@ fn whole_domains_die_one_after_the_other_and_nothing_is_missed() {
 
     // Where a stripe had three chunks in a domain by now, one of these three loses too many of it.
     kill_domain(&cluster, 2);
-    assert_all(&mut client, "another one is dead");
+    check_all();
 }

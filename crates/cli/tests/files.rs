@@ -9,26 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use nix::unistd::Pid;
-use processes::{Cluster, PATIENCE, Process, pid, program};
+use processes::{Cluster, PATIENCE, Process, await_that, pid, program, roles};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
-use serde_json::Value;
 
 /// A usual limit of shells is 1024.
 const SOFT: &str = "300";
 /// Connections to a role that has fewer files left.
 const CROWD: usize = 60;
 const FILES_LEFT: u64 = 20;
-
-/// All processes of a cluster, and what they are.
-fn roles(status: &Value) -> Vec<(&'static str, Pid)> {
-    let name = status["coordinator"]["name"].as_str().expect("a name");
-    let number = name.split_once("process ").expect("its process").1;
-    let coordinator = Pid::from_raw(number.parse().expect("a number"));
-    let of = |name: &str| status[name].as_array().expect("entries").iter().map(pid).collect::<Vec<_>>();
-    let nodes = of("nodes").into_iter().map(|pid| ("node", pid));
-    let gateways = of("gateways").into_iter().map(|pid| ("gateway", pid));
-    std::iter::once(("coordinator", coordinator)).chain(nodes).chain(gateways).collect()
-}
 
 fn cluster(command: Command) -> Cluster {
     Cluster::start_by(command, &["--node-memory", "16MiB", "--nodes", "3", "--code", "rs:2+1", "--log", "warn"])
@@ -110,11 +98,12 @@ fn those_for_whom_a_node_has_no_file_are_taken_in_when_it_has() {
 fn members_for_whom_a_coordinator_has_no_file_are_heard_when_it_has() {
     let temp = tempfile::tempdir().expect("a directory");
     let address = format!("unix:{}", temp.path().join("control.sock").display());
-    let alone = ["coordinator", "--listen", &address, "--admin", "off"];
-    let coordinator = Process(program().args(alone).spawn().expect("the program runs"));
-    while UnixStream::connect(path(&address)).is_err() {
-        std::thread::yield_now();
-    }
+    let dir = temp.path().join("metadata");
+    let mut command = program();
+    command.args(["coordinator", "--listen", &address, "--admin", "off", "--dir"]).arg(&dir);
+    let coordinator = Process(command.spawn().expect("the program runs"));
+    // Until it leads it needs files of its own.
+    await_that("leading", || dir.join("coordinator.json").exists());
     let mut strangers = crowd(Pid::from_raw(coordinator.0.id().cast_signed()), || dial(&address));
     let mut last = strangers.split_off(CROWD - 2);
     drop(strangers);

@@ -236,6 +236,10 @@ fn a_gateway_that_was_stopped_tells_nothing_old() {
             assert!(found >= last, "key{place} is {found}, and {last} was acknowledged before it was asked for");
         }
     }
+    // Not for ever, and it is not another process that answers.
+    let found = read(&mut late, "key0");
+    assert!(found >= before_it_woke[0], "key0 is {found}");
+    assert!(nix::sys::signal::kill(*stopped, None).is_ok(), "it ended");
     let moved = before_it_woke.iter().zip(&asked).filter(|(now, then)| now > then).count();
     assert_eq!(moved, asked.len(), "every key was written while it stood still");
 }

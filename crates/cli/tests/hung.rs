@@ -3,15 +3,11 @@
 
 mod processes;
 
-use std::io::{BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::Stdio;
-
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use processes::{ANY_PORT, Cluster, Process, connect, kill, line, pid, program};
+use processes::{Cluster, Process, connect, kill, pid, send_get, store_all, take_value};
 
 /// Packed ones, in sealed stripes and open ones, and striped ones.
 const SIZES: [usize; 3] = [8_000, 900, 200_000];
@@ -22,33 +18,19 @@ fn value(number: usize) -> String {
 }
 
 fn store(cluster: &Cluster) {
-    for number in 0..KEYS {
-        let value = value(number);
-        let set = format!("set key{number} 0 0 {}\r\n{value}\r\n", value.len());
-        assert_eq!(cluster.ask(&set, "\r\n"), "STORED\r\n");
-    }
-}
-
-/// What a get answers: the value, or why there is none.
-fn answer(stream: &mut BufReader<TcpStream>) -> Result<String, String> {
-    let head = line(stream);
-    let Some(bytes) = head.strip_prefix("VALUE ") else { return Err(head) };
-    let length = bytes.trim_end().rsplit(' ').next().and_then(|it| it.parse().ok()).expect("a length");
-    let mut value = vec![0; length];
-    stream.read_exact(&mut value).expect("a value");
-    assert_eq!((line(stream), line(stream)), ("\r\n".to_owned(), "END\r\n".to_owned()));
-    Ok(String::from_utf8(value).expect("text"))
+    store_all(&mut connect(&cluster.memcached), (0..KEYS).map(|number| (format!("key{number}"), value(number))));
 }
 
 /// All keys at once, each on a connection of its own.
 fn get_all(cluster: &Cluster) -> Vec<Result<String, String>> {
     let ask = |number| {
         let mut stream = connect(&cluster.memcached);
-        stream.get_mut().write_all(format!("get key{number}\r\n").as_bytes()).expect("sent");
+        send_get(&mut stream, &format!("key{number}"));
         stream
     };
     let streams: Vec<_> = (0..KEYS).map(ask).collect();
-    streams.into_iter().map(|mut stream| answer(&mut stream)).collect()
+    let answer = |(number, mut stream)| take_value(&mut stream, &format!("key{number}"));
+    streams.into_iter().enumerate().map(answer).collect()
 }
 
 fn check(cluster: &Cluster) {
@@ -113,11 +95,7 @@ fn what_a_hung_node_held_is_rebuilt_and_it_may_be_replaced() {
     check(&cluster);
 
     // Its number is used again, elsewhere, while the process that hangs is still there.
-    let status = cluster.status();
-    let coordinator = status["coordinator"]["name"].as_str().expect("a name").split(" on ").next().expect("an address");
-    let mut command = program();
-    command.args(["node", "--coordinator", coordinator, "--listen", ANY_PORT, "--memory", "32MiB", "--id", "0"]);
-    let _next = Process(command.stdout(Stdio::null()).spawn().expect("the program runs"));
+    let _next = Process(cluster.node_beside(0).spawn().expect("the program runs"));
     cluster.await_status("replaced", |status| {
         status["nodes"][0]["state"] == "normal" && status["gateways"][0]["nodes_unreached"] == Value::Array(Vec::new())
     });

@@ -3,34 +3,25 @@
 
 mod processes;
 
-use std::io::{Read, Write};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use processes::{ANY_PORT, Cluster, Process, connect, kill, line, pid, program};
+use processes::{Cluster, Process, check, connect, kill, pid, store_all};
 
 const KEYS: usize = 12_000;
 const VALUE_BYTES: usize = 2_000;
+
+/// The exit code of a removed node, by which a supervisor knows not to start it again.
+const REMOVED: i32 = 3;
 
 /// Two gateways.
 fn start(node_count: usize) -> Cluster {
     let node_count = node_count.to_string();
     let nodes = ["--nodes", &node_count, "--node-memory", "32MiB"];
     Cluster::start(&[&nodes[..], &["--gateways", "2", "--redis", "off"]].concat())
-}
-
-/// A node with this number, as somebody would start it in another terminal.
-fn node_beside(cluster: &Cluster, id: usize) -> Command {
-    let status = cluster.status();
-    let coordinator = status["coordinator"]["name"].as_str().expect("a name").split(" on ").next().expect("an address");
-    let mut command = program();
-    command.args(["node", "--coordinator", coordinator, "--listen", ANY_PORT, "--memory", "32MiB"]);
-    command.args(["--id", &id.to_string()]);
-    command
 }
 
 fn key(number: usize) -> String {
@@ -42,17 +33,7 @@ fn value(number: usize) -> String {
 }
 
 fn fill(address: &str) {
-    let mut stream = connect(address);
-    for number in 0..KEYS {
-        let set = format!("set {} 0 0 {VALUE_BYTES}\r\n{}\r\n", key(number), value(number));
-        stream.get_mut().write_all(set.as_bytes()).expect("sent");
-        // Some are under way at a time.
-        if number % 64 == 63 || number + 1 == KEYS {
-            for _ in 0..=number % 64 {
-                assert_eq!(line(&mut stream), "STORED\r\n");
-            }
-        }
-    }
+    store_all(&mut connect(address), (0..KEYS).map(|number| (key(number), value(number))));
 }
 
 /// Reads keys until it is told to stop; each must be there and right. How many were read.
@@ -61,11 +42,7 @@ fn read(address: &str, stop: &AtomicBool) -> usize {
     let mut count = 0;
     while !stop.load(Ordering::Acquire) || count < KEYS {
         let number = count * 7919 % KEYS;
-        stream.get_mut().write_all(format!("get {}\r\n", key(number)).as_bytes()).expect("sent");
-        assert_eq!(line(&mut stream), format!("VALUE {} 0 {VALUE_BYTES}\r\n", key(number)), "no miss and no error");
-        let mut rest = vec![0; VALUE_BYTES + "\r\nEND\r\n".len()];
-        stream.read_exact(&mut rest).expect("the value");
-        assert_eq!(&rest[..VALUE_BYTES], value(number).as_bytes());
+        check(&mut stream, &key(number), &value(number));
         count += 1;
     }
     count
@@ -101,7 +78,7 @@ fn nodes_are_added_drained_and_removed_under_load() {
         std::thread::spawn(move || read(&address, &stop))
     };
 
-    let beside = |id| Process(node_beside(&cluster, id).stdout(Stdio::null()).spawn().expect("the program runs"));
+    let beside = |id| Process(cluster.node_beside(id).spawn().expect("the program runs"));
     let _joined = [8, 9].map(beside);
     let level = cluster.await_status("level", |status| {
         nodes(status).len() == 10 && is_level(status, 10) && status["moves"]["bytes_per_s"] == 0
@@ -129,16 +106,42 @@ fn nodes_are_added_drained_and_removed_under_load() {
     assert!(node(&status, 2).is_none() && nodes(&status).len() == 9, "{status:#}");
     assert_eq!(status["repair"]["chunks_rebuilt_total"], 0);
 
-    let returned = node_beside(&cluster, 2).output().expect("the program runs");
-    assert!(!returned.status.success());
+    let returned = cluster.node_beside(2).output().expect("the program runs");
     let text = String::from_utf8_lossy(&returned.stderr).into_owned();
+    assert_eq!(returned.status.code(), Some(REMOVED), "{text}");
     assert!(text.contains("node 2 was removed from the cluster"), "{text}");
 
     stop.store(true, Ordering::Release);
     assert!(reader.join().expect("every read was right") >= KEYS);
 }
 
-/// A drain that cannot be is refused, and what drains is told and may be cancelled.
+/// What is new is open: chunks that only move are sealed.
+#[test]
+fn a_node_whose_drain_is_cancelled_is_used_again() {
+    let cluster = start(7);
+    let mut client = connect(&cluster.memcached);
+    let mut numbers = 0..;
+    let mut await_chunks = |what: &str, kinds: &[&str]| {
+        cluster.await_status(what, |status| {
+            let some = numbers.by_ref().take(KEYS / 40);
+            store_all(&mut client, some.map(|number| (key(number), value(number))));
+            kinds.iter().all(|&kind| node(status, 3).expect("a member")[kind].as_u64() > Some(0))
+        });
+    };
+    await_chunks("used", &["chunks_open", "chunks_sealed"]);
+    cluster.succeed("drain node 3");
+    cluster.await_status("empty", |status| {
+        let node = node(status, 3).expect("a member");
+        node["drain"]["drained"] == true && node["chunks_open"] == 0 && node["chunks_sealed"] == 0
+    });
+    assert_eq!(cluster.succeed("drain node 3 --cancel"), "node 3 is used again\n");
+    assert_eq!(node(&cluster.status(), 3).expect("a member")["drain"], Value::Null);
+    await_chunks("used again", &["chunks_open"]);
+    assert!(cluster.refused("drain node 3 --cancel").contains("node 3 is not being drained"));
+    (0..numbers.start).for_each(|number| check(&mut client, &key(number), &value(number)));
+}
+
+/// A drain that cannot be is refused, and it is told that nodes are too few.
 #[test]
 fn a_cluster_keeps_the_nodes_that_it_needs() {
     let cluster = start(6);
@@ -150,6 +153,15 @@ fn a_cluster_keeps_the_nodes_that_it_needs() {
     cluster.await_status("told", says);
     cluster.succeed("remove node 1 --lost");
     assert_eq!(nodes(&cluster.status()).len(), 5);
+}
+
+#[test]
+fn the_process_of_a_removed_node_says_by_its_end_that_it_was_removed() {
+    let cluster = start(7);
+    let mut joined = Process(cluster.node_beside(7).spawn().expect("the program runs"));
+    cluster.await_status("joined", |status| node(status, 7).is_some_and(|node| node["state"] == "normal"));
+    cluster.succeed("remove node 7 --lost");
+    assert_eq!(joined.0.wait().expect("it ends").code(), Some(REMOVED));
 }
 
 /// Who starts nodes again when they die leaves alone those that were taken out.

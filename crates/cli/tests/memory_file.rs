@@ -3,16 +3,13 @@
 
 mod processes;
 
-use std::io::{BufReader, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
-use processes::{ANY_PORT, Cluster, PATIENCE, connect, line, program};
+use processes::{ANY_PORT, Cluster, await_over, await_that, check, connect, program, roles, store_all};
 
 /// One in ten is striped.
 const KEYS: usize = 300;
@@ -31,18 +28,17 @@ fn value(number: usize, round: usize) -> String {
     format!("value {number} of round {round}; ").repeat(length / 20)
 }
 
-fn store(stream: &mut BufReader<TcpStream>, number: usize, round: usize) {
-    let value = value(number, round);
-    let command = format!("set key{number} 0 0 {}\r\n{value}\r\n", value.len());
-    stream.get_mut().write_all(command.as_bytes()).expect("sent");
-    assert_eq!(line(stream), "STORED\r\n");
+fn values(round: usize) -> impl Iterator<Item = (String, String)> {
+    (0..KEYS).map(move |number| (format!("key{number}"), value(number, round)))
 }
 
-fn check(stream: &mut BufReader<TcpStream>, number: usize, round: usize) {
-    stream.get_mut().write_all(format!("get key{number}\r\n").as_bytes()).expect("sent");
-    assert_eq!(line(stream), format!("VALUE key{number} 0 {}\r\n", value(number, round).len()), "round {round}");
-    assert_eq!(line(stream), value(number, round) + "\r\n");
-    assert_eq!(line(stream), "END\r\n");
+fn store_round(cluster: &Cluster, round: usize) {
+    store_all(&mut connect(&cluster.memcached), values(round));
+}
+
+fn check_round(cluster: &Cluster, round: usize) {
+    let mut client = connect(&cluster.memcached);
+    values(round).for_each(|(key, value)| check(&mut client, &key, &value));
 }
 
 /// The last things stored are in open stripes; all processes end at once.
@@ -52,12 +48,12 @@ fn what_was_stored_is_there_when_everything_was_restarted() {
     let dir = temp.path().join("cluster");
     let mut cluster = start(&dir);
     for (round, signal) in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGKILL].into_iter().enumerate() {
-        let mut client = connect(&cluster.memcached);
-        (0..KEYS).for_each(|number| store(&mut client, number, round));
+        store_round(&cluster, round);
+        let roles = roles(&cluster.status());
         cluster.end(signal);
+        await_over(&roles);
         cluster = start(&dir);
-        let mut client = connect(&cluster.memcached);
-        (0..KEYS).for_each(|number| check(&mut client, number, round));
+        check_round(&cluster, round);
     }
 }
 
@@ -68,8 +64,7 @@ fn a_kept_cluster_is_not_started_as_another_one() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = temp.path().join("cluster");
     let cluster = start(&dir);
-    let mut client = connect(&cluster.memcached);
-    (0..KEYS).for_each(|number| store(&mut client, number, 0));
+    store_round(&cluster, 0);
     cluster.end(Signal::SIGTERM);
     let others: [(&[&str], &str); 4] = [
         (&["--memory-file", "--code", "rs:2+1"], "--code rs:4+2"),
@@ -90,8 +85,7 @@ fn a_kept_cluster_is_not_started_as_another_one() {
         assert!(status.code() == Some(1) && said.contains(wanted), "{flags:?}: {status}: {said}");
     }
     let cluster = start_with(&dir, &["--gateways", "3"]);
-    let mut client = connect(&cluster.memcached);
-    (0..KEYS).for_each(|number| check(&mut client, number, 0));
+    check_round(&cluster, 0);
 }
 
 /// A node that is alone: its owners are told by flags.
@@ -121,11 +115,10 @@ fn a_file_that_is_not_this_nodes_is_refused_and_not_changed() {
     refused(&letter, &own, "something else than a node's memory");
 
     let mut running = node(&file, &own).spawn().expect("the program runs");
-    let began = Instant::now();
-    while std::fs::read(&file).map_or(true, |bytes| !bytes.starts_with(b"STM4")) {
-        assert!(began.elapsed() < PATIENCE, "it does not begin");
+    await_that("begun", || {
         assert!(running.try_wait().expect("a child").is_none(), "it ended");
-    }
+        std::fs::read(&file).is_ok_and(|bytes| bytes.starts_with(b"STM4"))
+    });
     let mode = std::fs::metadata(&file).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "nobody else reads what is stored");
     let Output { status, stderr, .. } = node(&file, &own).output().expect("the program runs");

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
-use processes::{Cluster, PATIENCE, connect, kill, line, pid};
+use processes::{Cluster, PATIENCE, check, connect, kill, pid, store_all};
 
 /// Many times what open stripes hold.
 const KEYS: usize = 12_000;
@@ -23,22 +23,12 @@ fn value_of(key: usize) -> String {
 }
 
 fn store(cluster: &Cluster) {
-    let mut stream = connect(&cluster.memcached);
-    for first in (0..KEYS).step_by(200) {
-        let set = |key| format!("set key{key} 0 0 980\r\n{}\r\n", value_of(key));
-        let sets: String = (first..first + 200).map(set).collect();
-        stream.get_mut().write_all(sets.as_bytes()).expect("sent");
-        (0..200).for_each(|_| assert_eq!(line(&mut stream), "STORED\r\n"));
-    }
+    store_all(&mut connect(&cluster.memcached), (0..KEYS).map(|key| (format!("key{key}"), value_of(key))));
 }
 
 fn read_back(cluster: &Cluster) {
     let mut stream = connect(&cluster.memcached);
-    for key in (0..KEYS).step_by(7) {
-        stream.get_mut().write_all(format!("get key{key}\r\n").as_bytes()).expect("sent");
-        let answer = [line(&mut stream), line(&mut stream), line(&mut stream)].concat();
-        assert_eq!(answer, format!("VALUE key{key} 0 980\r\n{}\r\nEND\r\n", value_of(key)));
-    }
+    (0..KEYS).step_by(7).for_each(|key| check(&mut stream, &format!("key{key}"), &value_of(key)));
 }
 
 /// A counter, of all nodes if it is of nodes, as Prometheus would read it; of latencies those of reads.

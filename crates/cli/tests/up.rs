@@ -1,8 +1,12 @@
 //! The real program: what is refused starts nothing and leaves nothing behind.
 
+mod processes;
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use processes::{Process, await_some};
 
 /// The program with a temporary directory of its own.
 fn shorttail(temp: &Path, arguments: &[&str]) -> Output {
@@ -129,24 +133,25 @@ fn a_status_of_nobody_says_whom_it_asked() {
 
 #[test]
 fn the_drop_in_serves_and_ends_at_a_signal() {
+    use nix::sys::signal::Signal;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     let temp = tempfile::tempdir().expect("a directory");
-    let socket = temp.path().join("m.sock");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
-    let mut server = command.arg("memcached").arg("-s").arg(&socket).arg("-vv").spawn().expect("the program runs");
-    let mut client = loop {
-        match UnixStream::connect(&socket) {
-            Ok(client) => break client,
-            Err(_) => assert!(server.try_wait().expect("a child").is_none(), "ended before it listened"),
-        }
-        std::thread::yield_now();
-    };
-    client.write_all(b"version\r\n").expect("sent");
-    let mut answer = [0; 16];
-    client.read_exact(&mut answer).expect("an answer");
-    assert_eq!(&answer, b"VERSION 1.6.45\r\n");
-    let pid = nix::unistd::Pid::from_raw(server.id().cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
-    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let socket = temp.path().join(format!("{signal}.sock"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+        command.arg("memcached").arg("-s").arg(&socket).arg("-vv");
+        let mut server = Process(command.spawn().expect("the program runs"));
+        let mut client = await_some("listening", || {
+            let client = UnixStream::connect(&socket).ok();
+            assert!(client.is_some() || server.0.try_wait().expect("a child").is_none(), "ended before it listened");
+            client
+        });
+        client.write_all(b"version\r\n").expect("sent");
+        let mut answer = [0; 16];
+        client.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"VERSION 1.6.45\r\n");
+        processes::kill(nix::unistd::Pid::from_raw(server.0.id().cast_signed()), signal);
+        assert_eq!(server.0.wait().expect("it ends").code(), Some(0), "{signal}");
+    }
 }

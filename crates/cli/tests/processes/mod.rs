@@ -5,7 +5,7 @@
 // Each test program uses some of it.
 #![allow(dead_code)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
@@ -122,6 +122,19 @@ impl Cluster {
         }
     }
 
+    /// `shorttail` in this role, as somebody would start it in another terminal.
+    pub fn beside(&self, role: &str, flags: &[&str]) -> Command {
+        let (coordinator, _) = coordinator(&self.status());
+        let mut command = program();
+        command.args([role, "--coordinator", &coordinator]).args(flags).stdout(Stdio::null());
+        command
+    }
+
+    /// A node with this number, started likewise.
+    pub fn node_beside(&self, id: u16) -> Command {
+        self.beside("node", &["--listen", ANY_PORT, "--memory", "32MiB", "--id", &id.to_string()])
+    }
+
     /// One memcached command on a connection of its own, and its answer up to a line that ends it.
     pub fn ask(&self, command: &str, end: &str) -> String {
         let mut stream = connect(&self.memcached);
@@ -142,6 +155,49 @@ impl Cluster {
         self.signal(signal);
         let Cluster { mut up, temp, .. } = self;
         (up.0.wait().expect("it ends"), temp)
+    }
+}
+
+/// Asks until there is an answer.
+pub fn await_some<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(started.elapsed() < PATIENCE, "not {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Asks until it is so.
+pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    await_some(what, || is_so().then_some(()));
+}
+
+/// Where the coordinator of a status listens for members, and its process.
+pub fn coordinator(status: &Value) -> (String, Pid) {
+    let name = status["coordinator"]["name"].as_str().expect("a name");
+    let (address, rest) = name.split_once(" on ").expect("an address");
+    let number = rest.rsplit_once("process ").expect("its process").1;
+    (address.to_owned(), Pid::from_raw(number.parse().expect("a number")))
+}
+
+/// All processes of a cluster but the one that started them, and what they are.
+pub fn roles(status: &Value) -> Vec<(&'static str, Pid)> {
+    let of = |name: &str| status[name].as_array().expect("entries").iter().map(pid).collect::<Vec<_>>();
+    let nodes = of("nodes").into_iter().map(|pid| ("node", pid));
+    let gateways = of("gateways").into_iter().map(|pid| ("gateway", pid));
+    std::iter::once(("coordinator", coordinator(status).1)).chain(nodes).chain(gateways).collect()
+}
+
+/// Waits until all of these have ended, and closed their files; whoever inherited them may not have heard of it yet.
+pub fn await_over(roles: &[(&str, Pid)]) {
+    for (role, pid) in roles {
+        await_that(&format!("over: {role} {pid}"), || {
+            let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+            state.and_then(|text| text.rsplit(") ").next().map(|rest| rest.starts_with(['Z', 'X']))).unwrap_or(true)
+        });
     }
 }
 
@@ -167,4 +223,46 @@ pub fn line(stream: &mut impl BufRead) -> String {
     let mut line = String::new();
     stream.read_line(&mut line).expect("an answer");
     line
+}
+
+/// Stores a value by memcached.
+pub fn store(stream: &mut BufReader<TcpStream>, key: &str, value: &str) {
+    store_all(stream, [(key.to_owned(), value.to_owned())]);
+}
+
+/// Stores values by memcached, some at a time.
+pub fn store_all(stream: &mut BufReader<TcpStream>, values: impl IntoIterator<Item = (String, String)>) {
+    const AT_A_TIME: usize = 64;
+    let mut values = values.into_iter().peekable();
+    while values.peek().is_some() {
+        let some = values.by_ref().take(AT_A_TIME);
+        let sets: Vec<String> =
+            some.map(|(key, value)| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len())).collect();
+        stream.get_mut().write_all(sets.concat().as_bytes()).expect("sent");
+        sets.iter().for_each(|_| assert_eq!(line(stream), "STORED\r\n"));
+    }
+}
+
+/// Asks memcached for a key.
+pub fn send_get(stream: &mut BufReader<TcpStream>, key: &str) {
+    stream.get_mut().write_all(format!("get {key}\r\n").as_bytes()).expect("sent");
+}
+
+/// What a get is answered: the value, or the line that says why there is none.
+pub fn take_value(stream: &mut BufReader<TcpStream>, key: &str) -> Result<String, String> {
+    let head = line(stream);
+    let Some(length) = head.strip_prefix(&format!("VALUE {key} 0 ")) else { return Err(head) };
+    let mut value = vec![0; length.trim_end().parse().expect("a length")];
+    stream.read_exact(&mut value).expect("a value");
+    assert_eq!([line(stream), line(stream)], ["\r\n", "END\r\n"], "{key}");
+    Ok(String::from_utf8(value).expect("text"))
+}
+
+/// By memcached a key has this value.
+pub fn check(stream: &mut BufReader<TcpStream>, key: &str, value: &str) {
+    send_get(stream, key);
+    match take_value(stream, key) {
+        Ok(found) => assert!(found == value, "{key} has another value: {found:.100}"),
+        Err(why) => panic!("{key}: {why}"),
+    }
 }
