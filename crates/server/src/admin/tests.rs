@@ -265,6 +265,40 @@ fn a_gateway_tells_of_its_clients_too() {
     assert_eq!(value("shorttail_client_latency_seconds_sum", &of_reads), Some(7.000_16));
 }
 
+/// The names between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// What operators are told to look at exists, and they are told of all that exists.
+#[test]
+fn the_manual_names_all_metrics_and_no_others() {
+    let manual = include_str!("../../../../docs/OPERATING.md");
+    let rows = manual.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
+    let cells = rows.map_while(|row| row.strip_prefix("| ")?.split(" | ").next());
+    let named: BTreeSet<&str> = cells.flat_map(quoted).collect();
+    // What is stored is told of while a gateway is alive.
+    let (cluster_id, gateways) = ("77".to_owned(), vec![GatewayStatusEntry::default()]);
+    let nodes = vec![NodeStatusEntry::default()];
+    let status = ClusterStatus { cluster_id, nodes, gateways, ..ClusterStatus::default() };
+    let report = GatewayStatus { nodes: vec![NodeSeen::default()], ..GatewayStatus::default() };
+    let text = metrics::of_cluster(&status, &[(0, report.clone())])
+        + &metrics::of_gateway(0, &report, &Counters::default())
+        + &metrics::of_stranger();
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE shorttail_")?.split(' ').next());
+    let families: BTreeSet<&str> = families.collect();
+    let alone: Vec<_> = named.symmetric_difference(&families).collect();
+    assert!(alone.is_empty(), "in the table of the manual, or in the code, alone: {alone:?}");
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let asked = manual.match_indices("shorttail_").map(|(at, _)| &manual[at..]);
+    let asked = asked.map(|rest| rest.split(|letter| !is_word(letter)).next().expect("a word"));
+    let samples: BTreeSet<&str> =
+        text.lines().map(|line| line.split(['{', ' ']).next().expect("a word")).filter(|&word| word != "#").collect();
+    let asked: Vec<&str> = asked.filter(|name| *name != "shorttail_").collect();
+    assert!(asked.len() > 10, "the alerts are not read: {asked:?}");
+    asked.iter().for_each(|name| assert!(samples.contains(name), "there is no {name}"));
+}
+
 #[test]
 fn a_reader_that_took_anything_would_prove_nothing() {
     let head = "# HELP a_b B.\n# TYPE a_b gauge\n";
