@@ -33,10 +33,7 @@ mod tests {
     use std::process::Command;
     use std::sync::mpsc::channel;
 
-    use shorttail_gateway::session::Credential;
-    use shorttail_units::CodeShape;
-
-    use crate::config::{CoordinatorOptions, GatewayOptions, LauncherOptions, NodeOptions, UnixSocketConfig, WhenFull};
+    use crate::config::{CoordinatorOptions, GatewayOptions, NodeOptions};
     use crate::{coordinator, gateway, node, single};
 
     /// Which role the process of this test is to begin as.
@@ -87,30 +84,7 @@ mod tests {
                 let options = CoordinatorOptions { listen, ..CoordinatorOptions::default() };
                 coordinator::run(options.resolve()?)
             }
-            _ => single::run(LauncherOptions {
-                listen: Vec::new(),
-                unix_socket: Some(UnixSocketConfig { path: Path::new("/nonexistent/shorttail").into(), mode: 0o700 }),
-                memory_bytes: 0,
-                when_full: WhenFull::Evict,
-                value_bytes_max: 1 << 20,
-                connection_count_max: 16,
-                threads: 1,
-                core_count: 1,
-                backlog: 16,
-                pipeline_count_max: None,
-                idle_timeout_s: 0,
-                credentials: Vec::<Credential>::new(),
-                flush_disabled: false,
-                verbosity: 0,
-                prefix_delimiter: None,
-                cas_disabled: false,
-                shutdown_enabled: false,
-                code: CodeShape::reed_solomon(4, 2)?,
-                node_count: 6,
-                partition_count: 4,
-                port_file: None,
-                reported: Vec::new(),
-            }),
+            _ => single::run(single::tests::options(Path::new("/nonexistent/shorttail"))),
         }
     }
 }

@@ -225,3 +225,105 @@ fn write_port_file(file: &Path, ports: &[std::net::SocketAddr]) -> anyhow::Resul
     std::fs::rename(&unfinished, file).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(())
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+    use std::process::{Child, Command};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::config::UnixSocketConfig;
+
+    const NODE_COUNT: usize = 6 + KILLED;
+    const KILLED: usize = 2;
+    /// A test that hangs should end; nothing is said about how long things take.
+    const PATIENCE: Duration = Duration::from_secs(240);
+    /// Where the process of the test is to listen.
+    const SOCKET: &str = "SINGLE_PROCESS_SOCKET";
+
+    /// A cluster that listens there, and goes on without some of its nodes.
+    pub(crate) fn options(path: &Path) -> LauncherOptions {
+        LauncherOptions {
+            listen: Vec::new(),
+            unix_socket: Some(UnixSocketConfig { path: path.into(), mode: 0o700 }),
+            memory_bytes: 64 << 20,
+            when_full: WhenFull::Evict,
+            value_bytes_max: 1 << 20,
+            connection_count_max: 16,
+            threads: 1,
+            core_count: 1,
+            backlog: 16,
+            pipeline_count_max: None,
+            idle_timeout_s: 0,
+            credentials: Vec::new(),
+            flush_disabled: false,
+            verbosity: 0,
+            prefix_delimiter: None,
+            cas_disabled: false,
+            shutdown_enabled: false,
+            code: CodeShape::reed_solomon(4, 2).expect("a code"),
+            node_count: NODE_COUNT,
+            partition_count: 4,
+            port_file: None,
+            reported: Vec::new(),
+        }
+    }
+
+    /// Killed when dropped.
+    struct Process(Child);
+
+    impl Drop for Process {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// The threads of a process that are nodes.
+    fn nodes(process: &Process) -> Vec<String> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", process.0.id())).expect("it runs").flatten();
+        let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+        let mut nodes: Vec<String> =
+            names.filter(|name| name.starts_with("node ")).map(|name| name.trim_end().to_owned()).collect();
+        nodes.sort();
+        nodes
+    }
+
+    /// Client suites are run so, and would not notice that all nodes live.
+    #[test]
+    fn as_many_nodes_end_as_the_variable_says() {
+        if let Some(path) = std::env::var_os(SOCKET) {
+            let path = Path::new(&path);
+            let port_file = Some(path.with_extension("ports"));
+            run(LauncherOptions { port_file, ..options(path) }).expect("it runs until it is killed");
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let mut command = Command::new(std::env::current_exe().expect("a name"));
+        command.args(["--exact", "single::tests::as_many_nodes_end_as_the_variable_says"]);
+        command.env(SOCKET, &path).env(KILL_VARIABLE, KILLED.to_string());
+        let mut process = Process(command.spawn().expect("started"));
+        let began = Instant::now();
+        // Its last act before it serves.
+        while !path.with_extension("ports").exists() {
+            assert!(
+                process.0.try_wait().expect("a child").is_none() && began.elapsed() < PATIENCE,
+                "it does not begin"
+            );
+            std::thread::yield_now();
+        }
+        while nodes(&process).len() > NODE_COUNT - KILLED {
+            assert!(began.elapsed() < PATIENCE, "{:?} live", nodes(&process));
+            std::thread::yield_now();
+        }
+        let mut client = UnixStream::connect(&path).expect("it listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        client.write_all(b"set key 0 0 5\r\nvalue\r\n").expect("sent");
+        let mut answer = String::new();
+        BufReader::new(client).read_line(&mut answer).expect("an answer");
+        assert_eq!(answer, "STORED\r\n");
+        assert_eq!(nodes(&process), (KILLED..NODE_COUNT).map(|number| format!("node {number}")).collect::<Vec<_>>());
+    }
+}
