@@ -8,14 +8,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
 use serde_json::Value;
 
-use processes::{ANY_PORT, Cluster, PATIENCE, Process, await_some, kill, program};
+use processes::{ANY_PORT, Cluster, PATIENCE, Process, await_some, program};
 
-fn end(mut process: Process) -> ExitStatus {
-    kill(Pid::from_raw(process.0.id().cast_signed()), Signal::SIGTERM);
-    process.0.wait().expect("it ends")
+fn terminate(process: &mut Process) -> ExitStatus {
+    process.signal(Signal::SIGTERM);
+    process.end()
 }
 
 /// Waits until the cluster uses a process.
@@ -34,8 +33,8 @@ fn nodes_and_gateways_that_run_alone_end_by_the_signal_and_up_does_not() {
     let gateway = Process(cluster.beside("gateway", &flags).spawn().expect("the program runs"));
     await_used(&cluster, &node, "nodes", |node| node["state"] == "normal");
     await_used(&cluster, &gateway, "gateways", |gateway| gateway["serving"] == true);
-    for (process, name) in [(node, "node"), (gateway, "gateway")] {
-        assert_eq!(end(process).signal(), Some(Signal::SIGTERM as i32), "{name}");
+    for (mut process, name) in [(node, "node"), (gateway, "gateway")] {
+        assert_eq!(terminate(&mut process).signal(), Some(Signal::SIGTERM as i32), "{name}");
     }
     assert_eq!(cluster.end(Signal::SIGTERM).0.code(), Some(0));
 }
@@ -46,7 +45,7 @@ fn a_coordinator_that_runs_alone_ends_without_an_error() {
     let path = temp.path().join("control.sock");
     let mut command = program();
     command.args(["coordinator", "--admin", "off", "--listen", &format!("unix:{}", path.display())]);
-    let coordinator = Process(command.spawn().expect("the program runs"));
+    let mut coordinator = Process(command.spawn().expect("the program runs"));
     let mut stranger = await_some("listening", || UnixStream::connect(&path).ok());
     // It lets those go that speak something else, once it does anything.
     stranger.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -54,5 +53,5 @@ fn a_coordinator_that_runs_alone_ends_without_an_error() {
     if let Err(error) = stranger.read_to_end(&mut Vec::new()) {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "still there");
     }
-    assert_eq!(end(coordinator).code(), Some(0));
+    assert_eq!(terminate(&mut coordinator).code(), Some(0));
 }

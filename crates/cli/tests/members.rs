@@ -161,7 +161,7 @@ fn the_process_of_a_removed_node_says_by_its_end_that_it_was_removed() {
     let mut joined = Process(cluster.node_beside(7).spawn().expect("the program runs"));
     cluster.await_status("joined", |status| node(status, 7).is_some_and(|node| node["state"] == "normal"));
     cluster.succeed("remove node 7 --lost");
-    assert_eq!(joined.0.wait().expect("it ends").code(), Some(REMOVED));
+    assert_eq!(joined.end().code(), Some(REMOVED));
 }
 
 /// Who starts nodes again when they die leaves alone those that were taken out.

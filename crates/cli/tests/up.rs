@@ -151,7 +151,7 @@ fn the_drop_in_serves_and_ends_at_a_signal() {
         let mut answer = [0; 16];
         client.read_exact(&mut answer).expect("an answer");
         assert_eq!(&answer, b"VERSION 1.6.45\r\n");
-        processes::kill(nix::unistd::Pid::from_raw(server.0.id().cast_signed()), signal);
-        assert_eq!(server.0.wait().expect("it ends").code(), Some(0), "{signal}");
+        server.signal(signal);
+        assert_eq!(server.end().code(), Some(0), "{signal}");
     }
 }

@@ -27,6 +27,17 @@ pub fn program() -> Command {
 /// Killed when dropped.
 pub struct Process(pub Child);
 
+impl Process {
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().cast_signed()), signal);
+    }
+
+    /// Waits until it ends by itself; how it did.
+    pub fn end(&mut self) -> ExitStatus {
+        await_some("at its end", || self.0.try_wait().expect("a child"))
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.
@@ -147,14 +158,14 @@ impl Cluster {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.up.0.id().cast_signed()), signal);
+        self.up.signal(signal);
     }
 
     /// How it ended after this signal, and the directory in which it had its own.
     pub fn end(self, signal: Signal) -> (ExitStatus, tempfile::TempDir) {
         self.signal(signal);
         let Cluster { mut up, temp, .. } = self;
-        (up.0.wait().expect("it ends"), temp)
+        (up.end(), temp)
     }
 }
 
