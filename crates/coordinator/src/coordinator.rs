@@ -68,7 +68,7 @@ pub enum Output {
         connection: ConnectionId,
         message: FromCoordinator,
     },
-    /// Close once what was sent before has left.
+    /// What its socket has not taken by then is lost.
     Close {
         connection: ConnectionId,
     },

@@ -28,6 +28,7 @@ use crate::durable::{DurableTenure, DurableVoter};
 use crate::handover::HandOver;
 use crate::limits::{GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS};
 use crate::losses;
+use crate::members::GatewayMember;
 
 /// What the coordinator knows of tenures beyond what is durable.
 #[derive(Debug, Default)]
@@ -421,12 +422,16 @@ impl Coordinator {
     /// Tenures whose partitions are to be dealt again.
     fn ended_tenures(&self, now: Now) -> Vec<u32> {
         let may_return = now.mono_us < self.return_until_us() && !self.are_as_many_here();
-        // If nobody was lately it may be this coordinator that is cut off, and others are only not dead yet.
-        let is_any_heard = self.is_any_gateway_heard();
+        // If nobody was since, it may be this coordinator that is cut off, and others are only not dead yet.
+        let heard_us = self.heard_gateways().map(|member| member.presence.since_us).max();
         let is_ended = |epoch: &u32, tenure: &DurableTenure| {
             let state = self.standing_of(*epoch).map(|standing| standing.state);
             let left = matches!(state, Some(TenureState::LetGo | TenureState::Ended));
-            let was_seen = self.gateways.get(&tenure.gateway).is_some_and(|member| !member.is_missed);
+            let member = self.gateways.get(&tenure.gateway);
+            let was_seen = member.is_some_and(|member| !member.is_missed);
+            let died_us =
+                member.filter(|member| !member.presence.is_alive()).map_or(0, |member| member.presence.since_us);
+            let is_any_heard = heard_us.is_some_and(|heard_us| heard_us >= died_us);
             let is_gone = is_any_heard && !self.is_owner_alive(tenure) && (was_seen || !may_return);
             left || is_gone || self.is_out_of_reach(*epoch, tenure, now)
         };
@@ -444,7 +449,7 @@ impl Coordinator {
     /// A gateway is heard. If none was lately it was this coordinator that was gone, or out of sight, and those that
     /// are dead will follow.
     pub(crate) fn await_gateways(&mut self, now: Now) {
-        if self.is_any_gateway_heard() {
+        if self.heard_gateways().next().is_some() {
             return;
         }
         self.tenures.returning_since_us = Some(now.mono_us);
@@ -452,9 +457,9 @@ impl Coordinator {
         dead.for_each(|member| member.is_missed = true);
     }
 
-    /// Was one heard in the last two heartbeats?
-    fn is_any_gateway_heard(&self) -> bool {
-        self.gateways.values().any(|member| member.presence.state == NodeState::Normal)
+    /// Those that were heard in the last two heartbeats.
+    fn heard_gateways(&self) -> impl Iterator<Item = &GatewayMember> {
+        self.gateways.values().filter(|member| member.presence.state == NodeState::Normal)
     }
 
     /// Until when gateways may come back that were not heard of since this coordinator began, or since all were out of
