@@ -19,6 +19,9 @@ pub const AUTH_BYTES_MAX: usize = 4 * KIB;
 /// stripes at a time.
 pub const ACK_SEARCH_DEPTH: usize = 16;
 
+/// Blocks that are given back to the kernel in a turn: it takes some 15 us for each, and requests come in between.
+pub const GIVEN_BACK_TURN_MAX: usize = 8;
+
 /// Orders to rebuild a chunk that wait or are under way: of sixteen owners, as many as each gives to one node.
 pub const REBUILDS_MAX: usize = 512;
 

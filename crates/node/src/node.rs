@@ -22,7 +22,7 @@ use shorttail_wire::node::{
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
 use crate::giver::{Found, Giver, Wanted};
-use crate::limits::{PAGES_ASK_US, SESSIONS_MAX};
+use crate::limits::{GIVEN_BACK_TURN_MAX, PAGES_ASK_US, SESSIONS_MAX};
 use crate::rebuild::{Content, PeerId, Rebuilds, Rebuilt};
 use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
 use crate::requests::Holdings;
@@ -48,6 +48,8 @@ pub struct Node {
     scrubber: Scrubber,
     /// When a file system that was full is asked again, in microseconds.
     pages_due_us: Option<u64>,
+    /// More memory is to be given back: in the next turn.
+    surplus_due_us: Option<u64>,
     /// Sessions that have output although nothing came from them in this turn.
     written: Vec<u64>,
     /// Where owners on this machine find its memory.
@@ -111,6 +113,7 @@ impl Node {
             rebuilding: Rebuilding::Here(Box::new(Rebuilds::new(config.clone()))),
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
             pages_due_us: None,
+            surplus_due_us: None,
             written: Vec::new(),
             near: None,
             rings: None,
@@ -198,6 +201,8 @@ impl Node {
         ended.into_iter().flatten().for_each(|rebuilt| self.settle(rebuilt));
         self.scrub(now);
         self.ask_for_pages(now);
+        self.holdings.store.give_back_surplus(GIVEN_BACK_TURN_MAX);
+        self.surplus_due_us = self.holdings.store.has_surplus().then_some(now.mono_us);
         for id in self.unacknowledged.drain(..) {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.write_acks();
@@ -226,7 +231,7 @@ impl Node {
             Rebuilding::Here(rebuilds) => rebuilds.deadline_us(),
             Rebuilding::Elsewhere(_) => None,
         };
-        [rebuild_us, scrub_us, self.pages_due_us].into_iter().flatten().min()
+        [rebuild_us, scrub_us, self.pages_due_us, self.surplus_due_us].into_iter().flatten().min()
     }
 
     /// A session to which a turn wrote although nothing came from it.

@@ -450,6 +450,30 @@ fn a_peer_that_never_reads_ends_its_session_only() {
     peer.does(1, &NodeRequest::Ping);
 }
 
+/// Each block costs the kernel some time, and many may be freed at once.
+#[test]
+fn much_memory_is_given_back_in_many_turns() {
+    let node = Node::new(NodeConfig { memory_bytes: 16 << 20, ..core_of_two(1) }).expect("a node");
+    let mut peer = Peer { node, now_us: 7 };
+    peer.greet(1, hello());
+    peer.fences(1, PARTITION.0, 3);
+    for counter in 0..100 {
+        let piece = ChunkDescription { kind: ChunkKind::Striped, chunk_bytes: 60_000, ..packed(counter, 1) };
+        peer.does(1, &NodeRequest::Install { description: piece, bytes: &[7; 60_000] });
+    }
+    assert_eq!(peer.node.poll_deadline(), None);
+    let up_to = Configuration::END;
+    peer.does(1, &NodeRequest::Free { first: stripe(0), count: 100, partition: PARTITION, epoch: Epoch(3), up_to });
+    let mut turns = 1;
+    while let Some(due_us) = peer.node.poll_deadline() {
+        assert_eq!(due_us, 7, "at once");
+        peer.does(1, &NodeRequest::Ping);
+        turns += 1;
+    }
+    // 64 blocks stay, and 8 are given back in a turn.
+    assert_eq!(turns, 5);
+}
+
 #[test]
 fn a_core_that_does_not_exist_and_too_little_memory_are_errors() {
     assert!(Node::new(core_of_two(2)).is_err_and(|error| error.to_string().contains("core 2 of 2")));

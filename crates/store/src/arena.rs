@@ -242,12 +242,28 @@ impl Arena {
         let block = &mut self.blocks[index];
         block.free |= allocation.mask();
         block.dirty |= allocation.mask();
-        if block.free == u64::MAX && self.lists[RESIDENT].len() >= RESIDENT_FREE_BLOCKS_MAX {
-            self.memory.discard(index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES);
-            self.blocks[index].dirty = 0;
-        }
         self.list(allocation.block);
         self.used_units -= usize::from(allocation.units);
+    }
+
+    /// Are more blocks free and resident than the next chunks may want?
+    pub fn has_surplus(&self) -> bool {
+        self.lists[RESIDENT].len() > RESIDENT_FREE_BLOCKS_MAX
+    }
+
+    /// Gives the pages of so many such blocks back to the kernel, which takes it some time.
+    pub fn give_back(&mut self, blocks_max: usize) {
+        for _ in 0..blocks_max {
+            if !self.has_surplus() {
+                return;
+            }
+            let Some(&block) = self.lists[RESIDENT].last() else { return };
+            let index = block as usize;
+            self.unlist(block);
+            self.memory.discard(index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES);
+            self.blocks[index].dirty = 0;
+            self.list(block);
+        }
     }
 
     /// Takes back what [`Arena::allocate_bare`] gave.
@@ -453,7 +469,12 @@ mod tests {
             arena.bytes_mut(allocation).fill(1);
             arena.free(*allocation);
         }
-        assert_eq!((arena.lists[RESIDENT].len(), arena.lists[RELEASED].len()), (64, 16));
+        let listed = |arena: &Arena| (arena.lists[RESIDENT].len(), arena.lists[RELEASED].len());
+        assert_eq!(listed(&arena), (80, 0), "who frees does not wait for the kernel");
+        arena.give_back(10);
+        assert_eq!((listed(&arena), arena.has_surplus()), ((70, 10), true));
+        arena.give_back(10);
+        assert_eq!((listed(&arena), arena.has_surplus()), ((64, 16), false));
         for _ in 0..80 {
             let allocation = arena.allocate(64).expect("room");
             assert!(arena.bytes(&allocation).iter().all(|&byte| byte == 0));

@@ -379,6 +379,16 @@ impl ChunkStore {
         self.arena.ask_for_pages();
     }
 
+    /// Is memory to be given back to the kernel?
+    pub fn has_surplus(&self) -> bool {
+        self.arena.has_surplus()
+    }
+
+    /// Gives back so many blocks of it at most.
+    pub fn give_back_surplus(&mut self, blocks_max: usize) {
+        self.arena.give_back(blocks_max);
+    }
+
     /// Keeps memory for appends that are accepted before they are here: `bytes`, or less; answers how much. It is part
     /// of what is kept for raw operations. `kept_bytes`: what the same ring has already, of which it has its share.
     pub fn promise(&mut self, bytes: usize, kept_bytes: usize) -> usize {

@@ -227,11 +227,18 @@ impl Chunks {
         if wanted.since > 0 && wanted.since >= self.touched_forgotten {
             return self.touched_since(wanted, has_changed);
         }
-        let mut found = Vec::new();
+        let mut found: Vec<(StripeId, &Chunk)> = Vec::new();
         let mut take = |stripes: &BTreeSet<StripeId>| {
+            // As many are found already that come before all others.
+            let end = wanted.count.checked_sub(1).and_then(|last| found.get(last)).map(|&(stripe, _)| stripe);
             let later = stripes.range((Bound::Excluded(wanted.after), Bound::Unbounded));
+            let later = later.take_while(|&&stripe| end.is_none_or(|end| stripe < end));
             let chunks = later.map(|&stripe| (stripe, self.get(stripe).expect("what has a place is here")));
             found.extend(chunks.filter(|(_, chunk)| has_changed(chunk)).take(wanted.count));
+            if found.len() >= wanted.count {
+                found.sort_unstable_by_key(|&(stripe, _)| stripe);
+                found.truncate(wanted.count);
+            }
         };
         match wanted.partitions {
             [] => self.by_partition.values().for_each(&mut take),

@@ -42,7 +42,7 @@ pub const DATA_OP_BYTES: usize = 8;
 /// A buffer for raw bytes larger than this is given back when it runs empty.
 pub const RAW_BUFFER_KEPT_BYTES: usize = 64 * KIB;
 
-/// Wholly free blocks that stay resident for the next chunk; more go back to the kernel at once. 4 MiB.
+/// Wholly free blocks that stay resident for the next chunk; more go back to the kernel. 4 MiB.
 pub const RESIDENT_FREE_BLOCKS_MAX: usize = 64;
 
 /// One copy of what a core keeps beside its chunks: fences of two thousand partitions.
