@@ -25,6 +25,7 @@ use shorttail_wire::control::{
     NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, Refusal, TenureEntry, Terms, ToCoordinator, View,
 };
 
+pub(crate) use client::STACK_BYTES;
 pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
 pub use lives::{fresh_incarnation, fresh_life};
 pub use role::{GatewayRole, NodeRole, Role};

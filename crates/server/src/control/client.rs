@@ -21,7 +21,7 @@ use crate::config::Addresses;
 
 /// The thread parses small messages, another one has names looked up; the default of 2 MiB would be most of a small
 /// node's memory map.
-pub(super) const STACK_BYTES: usize = 256 << 10;
+pub(crate) const STACK_BYTES: usize = 256 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
 /// who was never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);

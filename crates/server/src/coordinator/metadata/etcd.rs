@@ -11,6 +11,7 @@
 
 mod client;
 mod messages;
+mod names;
 mod watch;
 
 use std::time::Duration;

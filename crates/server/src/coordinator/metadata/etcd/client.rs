@@ -18,10 +18,12 @@ use serde_json::{Value, json};
 use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 use ureq::typestate::WithBody;
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Body, BodyReader, RequestBuilder};
 
 use super::super::Trouble;
 use super::messages::{Authenticated, Complaint};
+use super::names::Names;
 use crate::config::{EtcdConfig, EtcdTls};
 
 /// Unless something is written, a member that is well answers in milliseconds. When one hangs that was asked to prolong
@@ -80,7 +82,7 @@ impl Client {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).context("etcd's user is no text");
         let credential = config.credential.as_ref().map(|it| anyhow::Ok((text(&it.user)?, text(&it.password)?)));
         Ok(Client {
-            agent: ureq::Agent::new_with_config(agent),
+            agent: ureq::Agent::with_parts(agent, DefaultConnector::default(), Names::default()),
             urls: config.urls.clone(),
             current: 0,
             credential: credential.transpose()?,

@@ -32,7 +32,7 @@ use crate::control::backoff::Backoff;
 /// Until one that says nothing is asked anew: a member that hangs, or a connection that nobody hears the end of, would
 /// be silent for ever. Costs a question now and then, as nearly always nothing happens.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// A watch that went on for so long was well: the next one may begin at once. The longest wait of the back-off.
+/// A watch that went on for so long was well: the next one may begin at once. Twice the longest wait of the back-off.
 const WELL_AFTER: Duration = Duration::from_secs(1);
 /// Certificates are checked on it.
 const STACK_BYTES: usize = 512 << 10;
