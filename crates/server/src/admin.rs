@@ -262,8 +262,7 @@ async fn order(
     usual: impl FnOnce(&ClusterStatus) -> Vec<u16> + Send + 'static,
     order: Order,
 ) -> Response {
-    // A member may take its time, and others ask meanwhile.
-    let outcomes = tokio::task::spawn_blocking(move || {
+    let outcomes = beside(move || {
         let members = members.or_else(|| Some(usual(&desk.status()?)))?;
         let outcomes = desk.order(members.clone(), order).into_iter().zip(members);
         let outcomes = outcomes.map(|(outcome, member)| {
@@ -272,7 +271,19 @@ async fn order(
         });
         Some(outcomes.collect::<Vec<_>>())
     });
-    outcomes.await.ok().flatten().map_or_else(no_answer, |outcomes| Json(outcomes).into_response())
+    outcomes.await.flatten().map_or_else(no_answer, |outcomes| Json(outcomes).into_response())
+}
+
+/// Does what may take its time on a thread of its own, as others ask meanwhile. `None`: the system starts none now.
+async fn beside<A: Send + 'static>(work: impl FnOnce() -> A + Send + 'static) -> Option<A> {
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    // Whoever asked may be gone.
+    let run = move || _ = done.send(work());
+    let started = std::thread::Builder::new().name("order".into()).spawn(run);
+    if let Err(error) = started {
+        tracing::warn!(%error, "no thread is left to give an order");
+    }
+    outcome.await.ok()
 }
 
 fn no_answer() -> Response {

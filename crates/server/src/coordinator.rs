@@ -437,6 +437,9 @@ impl Server {
                 "the metadata store cannot be used ({why}): what must be saved waits, as new members and owners do"
             );
             status.problems.insert(0, problem);
+        } else if self.is_store_silent() {
+            let problem = format!("{}: what must be saved waits, as new members and owners do", reign::STORE_SILENT);
+            status.problems.insert(0, problem);
         }
         status.problems.extend(self.turned_away.strangers_problem(Instant::now()));
         ClusterStatus { coordinator: CoordinatorStatus { leading: self.leads(), ..self.about.clone() }, ..status }

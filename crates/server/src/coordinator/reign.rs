@@ -7,6 +7,8 @@ use shorttail_coordinator::candidate::{News, State};
 use super::Server;
 use crate::random::random_u64;
 
+pub(super) const STORE_SILENT: &str = "the metadata store does not answer";
+
 impl Server {
     pub(super) fn leads(&self) -> bool {
         self.seat.leads(self.now().mono_us)
@@ -16,6 +18,7 @@ impl Server {
     pub(super) fn who_leads(&self) -> String {
         match (&self.about.metadata_problem, &self.about.leader) {
             (Some(problem), _) => format!("the metadata store cannot be used ({problem})"),
+            (None, _) if self.is_store_silent() => STORE_SILENT.to_owned(),
             (None, Some(leader)) => format!("{leader}, does"),
             (None, None) => "it is not known yet who does".to_owned(),
         }
@@ -30,8 +33,13 @@ impl Server {
         Some(match (self.seat.machine(), &self.about.metadata_problem) {
             (None, _) => format!("not leading: {}", self.who_leads()),
             (Some(_), Some(_)) => self.who_leads(),
-            (Some(_), None) => "the metadata store does not answer".to_owned(),
+            (Some(_), None) => STORE_SILENT.to_owned(),
         })
+    }
+
+    /// Does what this leader wants saved take longer than members are let wait?
+    pub(super) fn is_store_silent(&self) -> bool {
+        self.leads() && !self.seat.takes_members(self.now().mono_us)
     }
 
     /// # Errors
