@@ -6,7 +6,7 @@ use anyhow::Context;
 use shorttail_server::admin::status::to_json;
 use shorttail_server::config::Size;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeStatusEntry, RepairStatus, TenureState,
+    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeState, NodeStatusEntry, RepairStatus, TenureState,
 };
 
 use crate::admin::Admin;
@@ -47,6 +47,7 @@ pub fn table(status: &ClusterStatus) -> String {
         let state = match gateway.serving {
             true if gateway.draining => "draining",
             true => "serving",
+            false if gateway.state == NodeState::Normal => "not serving",
             false => gateway.state.name(),
         };
         let memcached = gateway.memcached.as_ref().or(gateway.unix_socket.as_ref());

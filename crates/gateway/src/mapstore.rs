@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use shorttail_units::{Now, Slot, UnixMs, Version};
+use shorttail_wire::control::StoreTotals;
 
 use crate::command::{Access, ApplyContext, Attributes, Command, Effect, ObjectRef, Wants};
 use crate::limits::LARGE_VALUE_BYTES;
@@ -168,13 +169,17 @@ impl MapStore {
             }
             KeyspaceRequest::Own(request) => self.handle_keyspace(now, *request),
             KeyspaceRequest::RandomKey => KeyspaceReply::RandomKey(self.objects.keys().next().cloned()),
-            KeyspaceRequest::Stats => KeyspaceReply::Stats(Box::new(StoreStats {
-                objects: self.objects.len() as u64,
-                bytes_stored: self.objects.iter().map(|(key, object)| (key.len() + object.value.len()) as u64).sum(),
-                stored_total: self.stored_total,
-                met_expired_total: self.met_expired_total,
-                ..StoreStats::default()
-            })),
+            KeyspaceRequest::Stats => {
+                let stored = |(key, object): (&Vec<u8>, &MapObject)| (key.len() + object.value.len()) as u64;
+                let totals = StoreTotals {
+                    objects: self.objects.len() as u64,
+                    bytes_stored: self.objects.iter().map(stored).sum(),
+                    stored_total: self.stored_total,
+                    ..StoreTotals::default()
+                };
+                let met_expired_total = self.met_expired_total;
+                KeyspaceReply::Stats(Box::new(StoreStats { totals, met_expired_total, ..StoreStats::default() }))
+            }
         }
     }
 

@@ -23,7 +23,6 @@ mod policies;
 mod seen;
 mod served;
 mod shares;
-mod stillness;
 mod stranger;
 mod table;
 mod tallies;
@@ -47,8 +46,7 @@ use shorttail_gateway::roster::{Kind, Roster};
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
-    ChaosStatus, GatewayStatus, GatewayWelcome, NodeEntry, NodeSeen, NodeState, Order, StoreTotals, TenureState, Terms,
-    View,
+    ChaosStatus, GatewayStatus, GatewayWelcome, NodeEntry, NodeSeen, NodeState, Order, TenureState, Terms, View,
 };
 
 use crate::admin;
@@ -57,13 +55,13 @@ use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
+use crate::stillness::Stillness;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
 pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use served::Served;
 use shares::{Share, standings};
-use stillness::Stillness;
 pub use stranger::Window;
 use stranger::await_welcome;
 use tallies::{Tallies, Teller};
@@ -72,6 +70,8 @@ use waiting::WaitingTotal;
 /// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator
 /// to hear of it, and for so long after it was told of one.
 const PUBLISH_EVERY: Duration = Duration::from_millis(25);
+/// Somewhat longer than [`PUBLISH_EVERY`], in microseconds.
+const LOOK_US: u64 = 30_000;
 const PUBLISH_HURRIED: Duration = Duration::from_millis(2);
 const HURRIED: Duration = Duration::from_millis(200);
 
@@ -201,6 +201,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     }
     let welcome = await_welcome(&control, &listeners, &window)?;
     let engine = engine_config(&config, &welcome)?;
+    warn_of_idle_threads(config.threads, welcome.partition_count);
     let settings = settings(&config, &engine, &listeners);
     let identity = Identity { cluster: welcome.session.cluster_id, gateway: welcome.session.gateway_id };
     let cores = start_cores(engine, identity, settings, listeners, config.threads, desk)?;
@@ -210,7 +211,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let mut hurried_until = Instant::now();
     let mut letting_go = LettingGo::begin();
     let mut served = Served::default();
-    let mut stillness = Stillness::default();
+    let mut stillness = Stillness::new(LOOK_US);
     loop {
         settling.check();
         letting_go.check(cores.views());
@@ -277,6 +278,17 @@ fn forward_address(config: &GatewayConfig, listeners: &Listeners) -> anyhow::Res
         None => listener.address()?,
     };
     Ok(Some(address.to_string()))
+}
+
+/// A cluster has the partitions that it was made with.
+fn warn_of_idle_threads(threads: usize, partitions: u16) {
+    if threads > usize::from(partitions) {
+        tracing::warn!(
+            threads,
+            partitions,
+            "the cluster has fewer partitions than this gateway has threads: some own no key"
+        );
+    }
 }
 
 /// What all engines of the gateway have in common; whose partitions they have comes with their tenures.
@@ -457,7 +469,7 @@ impl Published {
             let published = gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
             let CoreReport { stats, nodes, .. } = &*published;
             if let Some(stats) = stats {
-                sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(stats)));
+                sum = Some(sum.map_or(*stats, |sum| sum.plus(stats)));
             }
             for node in nodes {
                 match seen.get_mut(&node.id) {
@@ -471,7 +483,7 @@ impl Published {
         // Whatever others reach, what that core is to take over or to prepare for never comes to be.
         seen.values_mut().for_each(|node| node.connected &= !is_silent);
         let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
-        let totals = sum.as_ref().map(totals).unwrap_or_default();
+        let totals = sum.map(|sum| sum.totals).unwrap_or_default();
         let standings = standings(&terms, &shares);
         let has_begun = standings.iter().all(|standing| standing.state != TenureState::TakingOver);
         GatewayStatus {
@@ -482,41 +494,6 @@ impl Published {
             policies: self.policies.spans(),
             coding_set_nodes: self.coding_set_nodes,
         }
-    }
-}
-
-fn totals(stats: &StoreStats) -> StoreTotals {
-    StoreTotals {
-        objects: stats.objects,
-        bytes_stored: stats.bytes_stored,
-        chunks_missing: stats.chunks_missing,
-        stripes_stranded: stats.stripes_stranded,
-        chunks_rebuilt_total: stats.chunks_rebuilt_total,
-        bytes_rebuilt_total: stats.bytes_rebuilt_total,
-        chunks_to_rebuild: stats.chunks_to_rebuild,
-        repair_bytes_per_s: stats.repair_bytes_per_s,
-        lost_of_stripe_max: stats.lost_of_stripe_max,
-        lost_of_readable_max: stats.lost_of_readable_max,
-        chunks_moved_total: stats.chunks_moved_total,
-        bytes_moved_total: stats.bytes_moved_total,
-        move_bytes_per_s: stats.move_bytes_per_s,
-        moves_stranded: stats.moves_stranded,
-        stored_total: stats.stored_total,
-        stores_refused_total: stats.stores_refused_total,
-        evicted_total: stats.evicted_total,
-        expired_total: stats.expired_total,
-        near_reads_total: stats.near_reads_total,
-        appends_put_total: stats.appends_put_total,
-        degraded_reads_total: stats.degraded_reads_total,
-        hedges_sent_total: stats.hedges_sent_total,
-        hedges_won_total: stats.hedges_won_total,
-        hedge_budget_exhausted_total: stats.hedge_budget_exhausted_total,
-        messages_damaged_total: stats.messages_damaged_total,
-        late_bound_total: stats.late_bound_total,
-        cancelled_total: stats.cancelled_total,
-        redirected_writes_total: stats.redirected_writes_total,
-        slices_judged_total: stats.slices_judged_total,
-        renewals_failed_total: stats.renewals_failed_total,
     }
 }
 

@@ -14,3 +14,4 @@ pub mod panics;
 mod random;
 mod scheduling;
 pub mod single;
+mod stillness;

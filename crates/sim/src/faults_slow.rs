@@ -151,7 +151,8 @@ pub fn run(
         (scenario.begin)(&mut world, slow_node);
     }
     world.run_until(start_us + ONSET_US + after_us);
-    let stats = world.engine_stats();
+    let mut stats = world.engine_stats();
+    stats.totals.hedges_sent_total -= before.totals.hedges_sent_total;
     let found = world.verdicts().iter().filter(|(_, verdict)| verdict.fail_slow);
     let found = found.map(|(_, verdict)| usize::from(verdict.node.0)).collect();
     world.conclude()?;
@@ -174,7 +175,7 @@ pub fn run(
         slow_node,
         requests: world.samples().len() as u64,
         counts: world.counts(),
-        stats: StoreStats { hedges_sent_total: stats.hedges_sent_total - before.hedges_sent_total, ..stats },
+        stats,
     })
 }
 

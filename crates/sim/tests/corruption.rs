@@ -135,7 +135,7 @@ fn what_is_decoded_with_a_damaged_source_is_decoded_with_others() {
         let dead = (damaged + 1 + seed as usize / 6) % 6;
         world.crash_node(dead, FOR_GOOD_US);
         holds(&mut world, 0..KEYS);
-        assert!(world.engine_stats().degraded_reads_total > 0);
+        assert!(world.engine_stats().totals.degraded_reads_total > 0);
     }
 }
 

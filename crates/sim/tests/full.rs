@@ -22,7 +22,7 @@ fn a_burst_evicts_nothing() {
         }
         let stats = &world.all_stats()[0];
         assert!(stats.bytes_used < stats.bytes_limit / 2, "{stats:?}");
-        assert_eq!(stats.evicted_total, 0, "seed {seed}: {stats:?}");
+        assert_eq!(stats.totals.evicted_total, 0, "seed {seed}: {stats:?}");
     }
 }
 
@@ -49,7 +49,10 @@ fn a_full_cache_takes_whatever_comes() {
             }
         }
         let stats = &world.all_stats()[0];
-        assert!(stats.evicted_total > 0 && stats.bytes_used > stats.bytes_limit * 3 / 4, "seed {seed}: {stats:?}");
+        assert!(
+            stats.totals.evicted_total > 0 && stats.bytes_used > stats.bytes_limit * 3 / 4,
+            "seed {seed}: {stats:?}"
+        );
         concludes(world);
     }
 }
@@ -73,7 +76,7 @@ fn a_full_cache_of_many_nodes_is_repaired() {
                 let what = format!("seed {seed}, from {first}: {:?}", world.all_stats());
                 assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "{what}");
             }
-            if world.all_stats()[0].evicted_total > 100 {
+            if world.all_stats()[0].totals.evicted_total > 100 {
                 break;
             }
         }
@@ -108,7 +111,7 @@ fn a_large_value_that_is_read_often_holds_up_no_eviction() {
             }
             assert_eq!(get(&mut world, "large"), Some(large.clone()), "seed {seed}, from {first}");
             let stats = &world.all_stats()[0];
-            if stats.evicted_total > 3 * stats.objects {
+            if stats.totals.evicted_total > 3 * stats.totals.objects {
                 break;
             }
         }
@@ -271,7 +274,7 @@ fn fill_to_the_brim(world: &mut World, length: usize) -> Vec<u64> {
             break;
         }
     }
-    let told: u64 = world.all_stats().iter().map(|stats| stats.stores_refused_total).sum();
+    let told: u64 = world.all_stats().iter().map(|stats| stats.totals.stores_refused_total).sum();
     assert_eq!(told, refused_count, "what is refused for want of memory is told");
     names
 }

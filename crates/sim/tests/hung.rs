@@ -219,7 +219,7 @@ fn a_node_one_core_of_which_hangs_is_found_to_hang() {
     for seed in 0..4 {
         let mut world = cluster_of(SimConfig { node_core_count: 2, ..nodes_of("rs:4+2", 8) }, seed);
         fill(&mut world, 0..100);
-        let missing = |world: &World| world.all_stats().iter().map(|stats| stats.chunks_missing).sum::<u64>();
+        let missing = |world: &World| world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum::<u64>();
         let core = seed as usize % 2;
         world.stall_core(5, core);
         let begun_us = world.now_us();
@@ -240,7 +240,7 @@ fn a_node_one_core_of_which_hangs_is_found_to_hang() {
 fn what_is_on_hung_nodes_is_missing_until_they_answer() {
     let mut world = cluster_of(nodes_of("rs:4+2", 8), 1);
     fill(&mut world, 0..100);
-    let missing = |world: &World| world.all_stats().iter().map(|stats| stats.chunks_missing).sum::<u64>();
+    let missing = |world: &World| world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum::<u64>();
     let stripe_count = world.stripe_nodes().len() as u64;
     [2, 6].into_iter().for_each(|node| world.stall_node(node, 15_000_000));
     holds(&mut world, 0..100);

@@ -37,7 +37,7 @@ fn every_bit_of_a_header_is_noticed_when_it_arrives() {
             pass(&mut world, NOTICED_US);
         }
         holds(&mut world, 0..KEYS);
-        let (by_nodes, by_owner) = (world.messages_damaged(), world.engine_stats().messages_damaged_total);
+        let (by_nodes, by_owner) = (world.messages_damaged(), world.engine_stats().totals.messages_damaged_total);
         let noticed = world.counts().flips_noticed;
         assert_eq!((by_nodes, by_owner), if is_request { (noticed, 0) } else { (0, noticed) });
         concludes(world);

@@ -133,7 +133,8 @@ fn a_drained_node_is_stopped_without_any_repair() {
         world.remove_node(3);
         pass(&mut world, 5_000_000);
         holds(&mut world, 0..200);
-        let repaired: u64 = world.all_stats().iter().map(|it| it.chunks_rebuilt_total + it.chunks_missing).sum();
+        let repaired: u64 =
+            world.all_stats().iter().map(|it| it.totals.chunks_rebuilt_total + it.totals.chunks_missing).sum();
         assert_eq!(repaired, 0, "{code}: nothing is to be repaired");
         assert_eq!(world.counts().rebuilds, moved, "{code}: nor moves anything on");
         assert!(world.is_whole());

@@ -89,7 +89,7 @@ fn a_move_that_a_member_was_not_told_of_costs_no_spare_chunk() {
         world.stall_node(0, MOVES_US);
         pass(&mut world, 2 * SHORT_US);
         world.await_serving();
-        let lost = world.all_stats().iter().map(|stats| stats.lost_of_stripe_max).max();
+        let lost = world.all_stats().iter().map(|stats| stats.totals.lost_of_stripe_max).max();
         assert_eq!(lost, Some(0), "{}", world.trace());
         holds(&mut world, NAMES);
         concludes(world);

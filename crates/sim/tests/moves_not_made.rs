@@ -58,7 +58,7 @@ fn a_refused_move_costs_no_spare_chunk() {
         pass(&mut world, 1_000_000);
         world.stall_node(0, STALL_US);
         take_over(&mut world, SHORT_US);
-        let lost = world.all_stats().iter().map(|stats| stats.lost_of_stripe_max).max();
+        let lost = world.all_stats().iter().map(|stats| stats.totals.lost_of_stripe_max).max();
         assert_eq!(lost, Some(0), "{}", world.trace());
         world.drain_node(0, false);
         ends_whole(world);
@@ -106,7 +106,7 @@ fn a_packed_stripe_that_cannot_be_repaired_is_stored_anew() {
         let mut world = one_that_refuses(seed);
         world.crash_node(0, FOR_GOOD_US);
         world.remove_node(0);
-        let missing = |world: &World| world.all_stats().iter().map(|stats| stats.chunks_missing).sum::<u64>();
+        let missing = |world: &World| world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum::<u64>();
         await_within(&mut world, LONG_US, "stored anew", |world| missing(world) <= LARGE_COUNT);
         holds(&mut world, names());
     }
@@ -126,7 +126,7 @@ fn a_move_that_breaks_off_costs_no_spare_chunk() {
         pass(&mut world, 1_000_000);
         world.stall_node(0, STALL_US);
         take_over(&mut world, SHORT_US);
-        let lost = world.all_stats().iter().map(|stats| stats.lost_of_stripe_max).max();
+        let lost = world.all_stats().iter().map(|stats| stats.totals.lost_of_stripe_max).max();
         assert_eq!(lost, Some(0), "{}", world.trace());
         ends_whole(world);
     }

@@ -17,7 +17,7 @@ fn near() -> SimConfig {
 }
 
 fn near_reads(world: &World) -> u64 {
-    world.engine_stats().near_reads_total
+    world.engine_stats().totals.near_reads_total
 }
 
 /// Reads all keys, until every chunk was read once and its place is known.
@@ -64,8 +64,8 @@ fn a_record_of_a_dead_node_needs_no_node() {
             let before = world.engine_stats();
             holds(world, small(0..400));
             let after = world.engine_stats();
-            let decoded = after.degraded_reads_total - before.degraded_reads_total;
-            (after.near_reads_total - before.near_reads_total, decoded)
+            let decoded = after.totals.degraded_reads_total - before.totals.degraded_reads_total;
+            (after.totals.near_reads_total - before.totals.near_reads_total, decoded)
         };
         let (healthy, none) = near_of_round(&mut world);
         assert!(healthy > 100 && none == 0, "most are in sealed stripes");
@@ -139,7 +139,7 @@ fn cleaning_asks_the_node_for_what_does_not_prove_itself() {
         let mut world = cluster_of(SimConfig { near_shift_bytes, ..near() }, seed);
         overwrite_until_cleaned(&mut world);
         assert_eq!(world.engine_stats().near_chunks_total, 0);
-        assert_eq!(world.engine_stats().bytes_rebuilt_total, 0, "nothing was damaged");
+        assert_eq!(world.engine_stats().totals.bytes_rebuilt_total, 0, "nothing was damaged");
         concludes(world);
     }
 }

@@ -24,7 +24,7 @@ fn delete(world: &mut World, key: &str) {
 }
 
 fn objects(world: &World) -> u64 {
-    world.all_stats().iter().map(|stats| stats.objects).sum()
+    world.all_stats().iter().map(|stats| stats.totals.objects).sum()
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn late_binding_does_not_wait_for_the_slowest() {
     scene.world.stall_node(usize::from(scene.stripe.members[2].0), STALL_US);
     scene.read();
     assert!(scene.world.now_us() < before_us + STALL_US / 2);
-    assert_eq!(scene.world.engine_stats().late_bound_total, 1);
+    assert_eq!(scene.world.engine_stats().totals.late_bound_total, 1);
     scene.concludes();
 }
 

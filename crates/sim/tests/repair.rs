@@ -106,7 +106,7 @@ fn no_node_is_rebuilt_while_chunks_are_missing() {
 
 /// Chunks that owners miss.
 fn missing(world: &World) -> u64 {
-    world.all_stats().iter().map(|stats| stats.chunks_missing).sum()
+    world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum()
 }
 
 /// Rule R11: keys are overwritten and stripes cleaned while their chunks are rebuilt; no late install brings one back,
@@ -135,7 +135,7 @@ fn without_a_spare_node_repair_waits_for_one() {
     kill(&mut world, &[0, 1]);
     pass(&mut world, 3_000_000);
     let stats = world.engine_stats();
-    assert!(stats.stripes_stranded > 0 && stats.chunks_missing > 0, "{stats:?}");
+    assert!(stats.totals.stripes_stranded > 0 && stats.totals.chunks_missing > 0, "{stats:?}");
     assert!(!world.is_whole());
     world.start_again(0);
     world.start_again(1);

@@ -31,7 +31,7 @@ fn written(config: SimConfig, seed: u64) -> World {
 }
 
 fn put_count(world: &World) -> u64 {
-    world.engine_stats().appends_put_total
+    world.engine_stats().totals.appends_put_total
 }
 
 /// Stores the values of a round while all nodes stand still; those that were stored.

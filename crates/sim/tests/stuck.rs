@@ -80,11 +80,11 @@ fn repeat_until(world: &mut World, mut is_so: impl FnMut(&mut World) -> bool) {
 }
 
 fn missing(world: &World) -> u64 {
-    world.all_stats().iter().map(|stats| stats.chunks_missing).sum()
+    world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum()
 }
 
 fn to_rebuild(world: &World) -> u64 {
-    world.all_stats().iter().map(|stats| stats.chunks_to_rebuild).sum()
+    world.all_stats().iter().map(|stats| stats.totals.chunks_to_rebuild).sum()
 }
 
 /// More died at once than the code survives, and some stripes with much garbage cannot be read any more. Others are
@@ -122,7 +122,7 @@ fn cleaning_goes_on_beside_doubtful_locks() {
             let ends = ops.into_iter().map(|op| world.await_op(op));
             refused_count += ends.filter(|end| *end == Outcome::Refused).count();
             let stats = &world.all_stats()[0];
-            assert_eq!(stats.stores_refused_total, 0, "seed {seed}, round {round}, from {first}: {stats:?}");
+            assert_eq!(stats.totals.stores_refused_total, 0, "seed {seed}, round {round}, from {first}: {stats:?}");
         }
         assert!(refused_count > 500, "seed {seed}: {refused_count} were refused");
         concludes(world);

@@ -17,7 +17,8 @@
 //!   |-- Obeyed -------------------------->|   or why not
 //! ```
 //!
-//! Nothing here is on the data path: a lost connection changes nothing about what a member serves.
+//! Nothing here is on the data path: a node whose connection is lost serves on. What a gateway owns whose connection is
+//! lost is dealt to others.
 //!
 //! Must not know: sockets, or what the coordinator decides.
 

@@ -7,10 +7,9 @@ use shorttail_server::config::UpConfig;
 
 /// For people, before anything starts.
 pub fn problems(config: &UpConfig) -> Vec<String> {
-    [domains_problem(config), coding_sets_problem(config), idle_gateways_problem(config)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let of_nodes = [domains_problem(config), coding_sets_problem(config)];
+    let of_gateways = [idle_gateways_problem(config), idle_threads_problem(config)];
+    of_nodes.into_iter().chain(of_gateways).flatten().collect()
 }
 
 /// May a whole domain die, and everything still be read?
@@ -48,6 +47,12 @@ fn coding_sets_problem(config: &UpConfig) -> Option<String> {
              there were no sets; --nodes {wanted} would do"
         )
     })
+}
+
+fn idle_threads_problem(config: &UpConfig) -> Option<String> {
+    let (threads, partitions) = (config.gateway_threads, usize::from(config.partition_count?));
+    let idle = (config.gateway_count * threads).checked_sub(partitions).filter(|&idle| idle > 0 && threads > 1)?;
+    Some(format!("--gateway-threads {threads} --partitions {partitions}: {idle} of the gateways' threads own nothing"))
 }
 
 fn idle_gateways_problem(config: &UpConfig) -> Option<String> {
@@ -96,5 +101,10 @@ mod tests {
         let options = UpOptions { gateways: Some(3), partitions: Some(2), ..UpOptions::default() };
         let wanted = "--gateways 3 --partitions 2: 1 gateway owns nothing and only passes requests on";
         assert_eq!(problems_of(options), [wanted]);
+        let of = |threads| UpOptions { gateways: Some(2), gateway_threads: Some(threads), ..UpOptions::default() };
+        assert_eq!(problems_of(of(8)), Vec::<String>::new(), "there are partitions for all, if nobody says how many");
+        let wanted = "--gateway-threads 3 --partitions 4: 2 of the gateways' threads own nothing";
+        assert_eq!(problems_of(UpOptions { partitions: Some(4), ..of(3) }), [wanted]);
+        assert_eq!(problems_of(UpOptions { partitions: Some(4), ..of(2) }), Vec::<String>::new());
     }
 }

@@ -113,6 +113,7 @@ impl Plan {
         flags.put_if("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);
         flags.put("--gateways", config.gateway_count);
+        flags.put("--gateway-threads", config.gateway_threads);
         flags.put("--retire-after", config.retire_after_s);
         flags.put_switch("--allow-chaos", config.allow_chaos);
         flags.0

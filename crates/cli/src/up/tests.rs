@@ -197,6 +197,15 @@ fn further_gateways_take_the_next_ports() {
 }
 
 #[test]
+fn each_thread_of_a_gateway_gets_partitions() {
+    let (plan, _parent) = plan(UpOptions { gateways: Some(2), gateway_threads: Some(8), ..UpOptions::default() });
+    assert_eq!(coordinator(&plan).partition_count_default(), 64);
+    let (plan, _parent) =
+        self::plan(UpOptions { gateway_threads: Some(64), gateways: Some(8), ..UpOptions::default() });
+    assert_eq!(coordinator(&plan).partition_count_default(), 1024, "as many as there may be");
+}
+
+#[test]
 fn ports_that_meet_are_refused() {
     let resolve = |memcached: &str, redis: &str, admin: &str| {
         let options = UpOptions {

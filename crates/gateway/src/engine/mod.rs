@@ -45,6 +45,7 @@ use shorttail_codes::CodeCache;
 use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_policy::Policy;
 use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
+use shorttail_wire::control::StoreTotals;
 
 pub use read::keyspace::{cursor_of, cursor_slot};
 pub use read::near::NearOffer;
@@ -501,12 +502,8 @@ impl Engine {
 
     /// Counters and gauges of this core.
     pub fn stats(&self) -> StoreStats {
-        StoreStats {
+        let totals = StoreTotals {
             objects: self.object_count(),
-            bytes_used: self.nodes.iter().map(Node::used_bytes).sum(),
-            bytes_limit: self.nodes.iter().map(Node::memory_bytes).sum(),
-            nodes_alive: self.nodes.ready_count() as u16,
-            nodes_total: self.nodes.count() as u16,
             slices_judged_total: self.monitor.slices_judged(),
             chunks_missing: self.repair.missing_count(),
             stripes_stranded: self.repair.stranded.len() as u64,
@@ -520,7 +517,15 @@ impl Engine {
             bytes_moved_total: self.moves.moved_bytes,
             move_bytes_per_s: self.moves.rate.bytes_per_s(),
             moves_stranded: self.moves.stranded_count,
-            ..self.stats.clone()
+            ..self.stats.totals
+        };
+        StoreStats {
+            totals,
+            bytes_used: self.nodes.iter().map(Node::used_bytes).sum(),
+            bytes_limit: self.nodes.iter().map(Node::memory_bytes).sum(),
+            nodes_alive: self.nodes.ready_count() as u16,
+            nodes_total: self.nodes.count() as u16,
+            ..self.stats
         }
     }
 
@@ -613,7 +618,7 @@ impl Engine {
     }
 
     fn count_refused(&mut self, error: StoreError) {
-        self.stats.stores_refused_total += u64::from(error == StoreError::OutOfMemory);
+        self.stats.totals.stores_refused_total += u64::from(error == StoreError::OutOfMemory);
     }
 
     fn reply_error(&mut self, token: Token, reply: Reply) {

@@ -92,7 +92,7 @@ fn redis_commands_do_the_same_after_the_way() {
 #[test]
 fn replies_of_every_kind_survive() {
     let key = ScannedKey { key: b"k".to_vec(), value_bytes: 5, expiry: Some(UnixMs(9)) };
-    let stats = StoreStats { objects: 4, nodes_total: 8, ..StoreStats::default() };
+    let stats = StoreStats { bytes_used: 4, nodes_total: 8, ..StoreStats::default() };
     let replies = [
         Reply::Bytes(vec![0; 70_000]),
         Reply::Group(Err(StoreError::TooFewNodes { alive: 3, needed: 6 })),

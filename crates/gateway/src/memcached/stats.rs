@@ -253,31 +253,31 @@ fn commands(stats: &mut StatLines, counters: &Counters, store: &StoreStats) {
 }
 
 fn stored(stats: &mut StatLines, store: &StoreStats) {
-    stats.add("bytes", store.bytes_stored);
-    stats.add("curr_items", store.objects);
-    stats.add("total_items", store.stored_total);
+    stats.add("bytes", store.totals.bytes_stored);
+    stats.add("curr_items", store.totals.objects);
+    stats.add("total_items", store.totals.stored_total);
     zeros(stats, &["slab_global_page_pool", "expired_unfetched", "evicted_unfetched"]);
-    stats.add("evictions", store.evicted_total);
-    stats.add("reclaimed", store.expired_total);
+    stats.add("evictions", store.totals.evicted_total);
+    stats.add("reclaimed", store.totals.expired_total);
     zeros(stats, &["crawler_reclaimed", "crawler_items_checked", "lrutail_reflocked"]);
 }
 
 /// What memcached would have asked its slabs for.
 fn requested_bytes(store: &StoreStats) -> u64 {
-    store.bytes_stored + store.objects * ITEM_OVERHEAD_BYTES as u64
+    store.totals.bytes_stored + store.totals.objects * ITEM_OVERHEAD_BYTES as u64
 }
 
 fn items(store: &StoreStats) -> Vec<u8> {
     let mut stats = StatLines::default();
-    if store.objects > 0 {
+    if store.totals.objects > 0 {
         let mut add = |name: &str, value: u64| stats.add(format_args!("items:{SLAB_CLASS}:{name}"), value);
-        add("number", store.objects);
+        add("number", store.totals.objects);
         add("age", 0);
         add("mem_requested", requested_bytes(store));
-        add("evicted", store.evicted_total);
+        add("evicted", store.totals.evicted_total);
         let zero = ["evicted_nonzero", "evicted_time", "outofmemory", "tailrepairs"];
         zero.into_iter().for_each(|name| add(name, 0));
-        add("reclaimed", store.expired_total);
+        add("reclaimed", store.totals.expired_total);
         let zero = ["expired_unfetched", "evicted_unfetched", "crawler_reclaimed", "crawler_items_checked"];
         zero.into_iter().chain(["lrutail_reflocked"]).for_each(|name| add(name, 0));
     }
@@ -286,16 +286,16 @@ fn items(store: &StoreStats) -> Vec<u8> {
 
 fn slabs(counters: &Counters, store: &StoreStats) -> Vec<u8> {
     let mut stats = StatLines::default();
-    let used = u64::from(store.objects > 0);
+    let used = u64::from(store.totals.objects > 0);
     if used > 0 {
         let mut add = |name: &str, value: u64| stats.add(format_args!("{SLAB_CLASS}:{name}"), value);
         for (name, value) in [
             // memcached's chunks are larger than the objects in them, by less than eight bytes here.
-            ("chunk_size", (requested_bytes(store) / store.objects / 8 + 1) * 8),
-            ("chunks_per_page", store.objects),
+            ("chunk_size", (requested_bytes(store) / store.totals.objects / 8 + 1) * 8),
+            ("chunks_per_page", store.totals.objects),
             ("total_pages", 1),
-            ("total_chunks", store.objects),
-            ("used_chunks", store.objects),
+            ("total_chunks", store.totals.objects),
+            ("used_chunks", store.totals.objects),
             ("free_chunks", 0),
             ("free_chunks_end", 0),
             ("get_hits", counters.get_hits),

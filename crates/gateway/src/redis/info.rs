@@ -123,7 +123,7 @@ fn memory(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
     let policy = if shared.settings.evict_when_full { "allkeys-lru" } else { "noeviction" };
     fields.title("Memory").field("used_memory", stats.bytes_used);
     fields.field("used_memory_human", human(stats.bytes_used));
-    fields.field("used_memory_dataset", stats.bytes_stored);
+    fields.field("used_memory_dataset", stats.totals.bytes_stored);
     fields.field("maxmemory", stats.bytes_limit);
     fields.field("maxmemory_human", human(stats.bytes_limit));
     fields.field("maxmemory_policy", policy);
@@ -145,13 +145,13 @@ fn counters(fields: &mut Fields<'_>, stats: Option<&StoreStats>, shared: &Shared
     fields.field("total_net_output_bytes", counters.bytes_written);
     fields.field("rejected_connections", counters.connections_rejected);
     if let Some(stats) = stats {
-        fields.field("expired_keys", stats.expired_total);
-        fields.field("evicted_keys", stats.evicted_total);
+        fields.field("expired_keys", stats.totals.expired_total);
+        fields.field("evicted_keys", stats.totals.evicted_total);
     }
     fields.field("keyspace_hits", counters.get_hits);
     fields.field("keyspace_misses", counters.get_misses);
     if let Some(stats) = stats {
-        fields.field("degraded_reads", stats.degraded_reads_total);
+        fields.field("degraded_reads", stats.totals.degraded_reads_total);
     }
 }
 
@@ -168,8 +168,8 @@ fn replication(fields: &mut Fields<'_>, stats: Option<&StoreStats>, shared: &Sha
 
 fn keyspace(fields: &mut Fields<'_>, stats: &StoreStats) {
     fields.title("Keyspace");
-    if stats.objects > 0 {
-        fields.field("db0", format_args!("keys={},expires=0,avg_ttl=0", stats.objects));
+    if stats.totals.objects > 0 {
+        fields.field("db0", format_args!("keys={},expires=0,avg_ttl=0", stats.totals.objects));
     }
 }
 

@@ -11,7 +11,7 @@ use shorttail_units::CodeShape;
 use super::address::{Address, OptionalAddress};
 use super::code::CodeSpec;
 use super::error::{ConfigError, within};
-use super::limits::{GATEWAY_COUNT_MAX, NODE_COUNT_MAX, PARTITION_COUNT_MAX};
+use super::limits::{GATEWAY_COUNT_MAX, GATEWAY_THREAD_COUNT_MAX, NODE_COUNT_MAX, PARTITION_COUNT_MAX};
 use super::metadata::{MetadataOptions, MetadataPlace, MetadataSpec};
 use super::{merge, take_live};
 
@@ -31,6 +31,8 @@ pub struct CoordinatorConfig {
     pub node_count: usize,
     /// Gateways among which partitions are shared at the start.
     pub gateway_count: usize,
+    /// Threads of each of them.
+    pub gateway_threads: usize,
     /// Milliseconds after its death until an incarnation of a node is retired for good.
     pub retire_after_ms: u64,
     /// Whether orders to be faulty on purpose are passed on to nodes.
@@ -52,6 +54,7 @@ impl CoordinatorConfig {
                 partition_count = "--partitions",
                 node_count = "--nodes",
                 gateway_count = "--gateways",
+                gateway_threads = "--gateway-threads",
                 retire_after_ms = "--retire-after",
                 allow_chaos = "--allow-chaos",
             }
@@ -59,7 +62,7 @@ impl CoordinatorConfig {
     }
 }
 
-/// Partitions when nothing is said.
+/// Partitions for each thread of each gateway when nothing is said.
 pub const PARTITION_COUNT_DEFAULT: u16 = 4;
 /// Nodes when nothing is said.
 pub const NODE_COUNT_DEFAULT: usize = 8;
@@ -103,7 +106,7 @@ pub struct CoordinatorOptions {
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first
-    /// 4 for each gateway]
+    /// 4 for each thread of each gateway]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]
@@ -112,6 +115,9 @@ pub struct CoordinatorOptions {
     /// Gateways the cluster is meant to have: at its start partitions wait a moment for all of them [default: 1]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_GATEWAYS", value_name = "N")]
     pub gateways: Option<usize>,
+    /// Threads each of them is meant to have, as a new cluster gets partitions for all [default: 1]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_GATEWAY_THREADS", value_name = "N")]
+    pub gateway_threads: Option<usize>,
     /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
     #[arg(long, alias = "repair-grace", env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
     pub retire_after: Option<u64>,
@@ -147,6 +153,7 @@ impl CoordinatorOptions {
                 partitions,
                 nodes,
                 gateways,
+                gateway_threads,
                 retire_after,
                 allow_chaos
             }
@@ -172,6 +179,7 @@ impl CoordinatorOptions {
             metadata_tls: self.metadata_tls,
             metadata_poll: self.metadata_poll,
         };
+        let gateway_threads = self.gateway_threads.unwrap_or(1);
         Ok(CoordinatorConfig {
             listen: self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into())),
             admin: self.admin.unwrap_or_else(|| OptionalAddress::loopback(ADMIN_PORT)).0,
@@ -180,6 +188,7 @@ impl CoordinatorOptions {
             partition_count: self.partitions.map(within_bounds).transpose()?,
             node_count,
             gateway_count: within("coordinator", "gateways", self.gateways.unwrap_or(1), 1, GATEWAY_COUNT_MAX)?,
+            gateway_threads: within("coordinator", "gateway_threads", gateway_threads, 1, GATEWAY_THREAD_COUNT_MAX)?,
             retire_after_ms: retire_after_s * 1000,
             allow_chaos: self.allow_chaos.unwrap_or(false),
         })
@@ -189,7 +198,8 @@ impl CoordinatorOptions {
 impl CoordinatorConfig {
     /// Of a cluster that is made now.
     pub fn partition_count_default(&self) -> u16 {
-        PARTITION_COUNT_DEFAULT.saturating_mul(self.gateway_count as u16).min(PARTITION_COUNT_MAX)
+        let threads = self.gateway_count * self.gateway_threads;
+        usize::from(PARTITION_COUNT_DEFAULT).saturating_mul(threads).min(usize::from(PARTITION_COUNT_MAX)) as u16
     }
 }
 

@@ -75,7 +75,7 @@ pub const NODE_MEMORY_DEFAULT: Size = Size::mib(256);
 pub const REPAIR_BANDWIDTH_DEFAULT: Size = Size::mib(64);
 /// What a node scrubs in a second when nothing is said: a GiB in four minutes, for a thousandth of a core.
 pub const SCRUB_BANDWIDTH_DEFAULT: Size = Size::mib(4);
-/// With less, one chunk of the widest code would take longer than an order may.
+/// With less, what one owner orders at once would take more than an hour with the widest code.
 pub const REPAIR_BANDWIDTH_MIN: Size = Size::mib(1);
 
 /// Identity of a cluster as operators write it: hexadecimal.

@@ -64,6 +64,7 @@ fn config(control: &Address, metadata: MetadataPlace) -> CoordinatorConfig {
         partition_count: Some(4),
         node_count: 8,
         gateway_count: 1,
+        gateway_threads: 1,
         retire_after_ms: 30_000,
         allow_chaos: true,
     }
@@ -571,6 +572,11 @@ fn an_order_is_not_taken_while_the_store_does_not_answer() {
     for answer in refused {
         assert!(answer.contains("the metadata store does not answer"), "{answer}");
     }
+    let problems = held.status().problems;
+    assert!(problems.iter().any(|problem| problem.starts_with("the metadata store does not answer: ")), "{problems:?}");
+    assert!(
+        matches!(held.register(9).hear(), FromCoordinator::Refused(Refusal::NotLeading(why)) if why.contains("does not answer"))
+    );
     held.set_held(false);
     while !order("/acknowledge", r#""losses""#).contains("no loss is known") {}
     let nodes = held.status().nodes;

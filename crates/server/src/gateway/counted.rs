@@ -22,7 +22,7 @@ impl Counted {
     /// Keeps what an engine counted that is over.
     pub fn keep(&mut self, engine: &Engine) {
         let counters = engine.stats().counters();
-        self.stats = Some(self.stats.as_ref().map_or_else(|| counters.clone(), |sum| sum.plus(&counters)));
+        self.stats = Some(self.stats.as_ref().map_or(counters, |sum| sum.plus(&counters)));
         for node in seen_by(engine) {
             let counters =
                 NodeSeen { connected: false, fail_slow: false, requests_in_flight: 0, chunks_left: Some(0), ..node };
@@ -32,7 +32,7 @@ impl Counted {
 
     /// Of these engines and those before them; `None`: there never was any.
     pub fn stats<'a>(&self, engines: impl Iterator<Item = &'a Engine>) -> Option<StoreStats> {
-        engines.map(Engine::stats).chain(self.stats.clone()).reduce(|sum, stats| sum.plus(&stats))
+        engines.map(Engine::stats).chain(self.stats).reduce(|sum, stats| sum.plus(&stats))
     }
 
     /// The nodes that these engines see, with what engines before them counted.

@@ -132,7 +132,7 @@ fn node_bytes(cores: u16, core_bytes: u64) -> Size {
 }
 
 /// Who does so with all nodes at once loses everything.
-const REPLACE: &str = "one node at a time while the others serve, remove this one file and wait until `shorttail status` \
+pub const REPLACE: &str = "one node at a time while the others serve, remove this one file and wait until `shorttail status` \
                        says that no chunk is missing";
 
 /// Files that somebody may still want are never to be removed.

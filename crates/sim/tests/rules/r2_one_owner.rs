@@ -242,7 +242,7 @@ fn what_lies_twice_outlives_the_stripe_of_one_copy() {
             }
             names.iter().for_each(|&name| set(&mut world, &key(name), &value(name, 120)));
         }
-        raced += world.all_stats().iter().map(|stats| stats.redirected_writes_total).sum::<u64>();
+        raced += world.all_stats().iter().map(|stats| stats.totals.redirected_writes_total).sum::<u64>();
         world.prepare_hand_over(owner, other);
         pass(&mut world, 300_000);
         // Two of three are written anew again and again, so that stripes are emptied.

@@ -95,10 +95,10 @@ fn what_was_evicted_and_missed_does_not_return() {
         let names = || 0..500 + seed;
         names().for_each(|name| set(&mut world, &format!("key{name}"), &value(name, 1_500)));
         // Until the next eviction begins.
-        let before = world.all_stats()[0].evicted_total;
+        let before = world.all_stats()[0].totals.evicted_total;
         for name in 1_000..2_000 {
             set(&mut world, &format!("key{name}"), &value(name, 1_500));
-            if world.all_stats()[0].evicted_total > before {
+            if world.all_stats()[0].totals.evicted_total > before {
                 break;
             }
         }

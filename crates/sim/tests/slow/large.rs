@@ -36,7 +36,7 @@ fn a_large_write_does_not_wait_for_a_node_that_stopped() {
         world.stall_node(seed as usize % 8, STOP_US);
         let latency_us = set(&mut world, "key", large(seed));
         assert!(latency_us < BOUND_US, "seed {seed}: {latency_us} us");
-        raced += u32::from(world.engine_stats().hedges_won_total > before.hedges_won_total);
+        raced += u32::from(world.engine_stats().totals.hedges_won_total > before.totals.hedges_won_total);
         assert_eq!(world.ask("key", Action::Get), Outcome::Answered(Answer::Found(Some(large(seed)))), "seed {seed}");
         world.run_until(world.now_us() + 2 * STOP_US);
         world.conclude().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
@@ -63,7 +63,7 @@ fn a_large_write_goes_round_one_stopped_node_after_the_other() {
                 let latency_us = set(&mut world, key, large(seed));
                 assert!(latency_us < BOUND_US, "seed {seed}, {stopped} stopped, {key}: {latency_us} us");
             }
-            let hedges = world.engine_stats().hedges_sent_total - before.hedges_sent_total;
+            let hedges = world.engine_stats().totals.hedges_sent_total - before.totals.hedges_sent_total;
             met_all += u32::from(hedges >= stopped as u64);
             for key in ["key", "next"] {
                 assert_eq!(world.ask(key, Action::Get), Outcome::Answered(Answer::Found(Some(large(seed)))));

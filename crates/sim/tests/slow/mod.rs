@@ -91,7 +91,7 @@ fn complaints(scenario: &Scenario, runs: &[Observed], healthy: &[Observed]) -> V
         claim(seen.found.iter().all(|&node| node == seen.slow_node), format!("others were blamed: {:?}", seen.found));
         claim(seen.counts.refused == 0 && seen.counts.unknown == 0, format!("errors: {:?}", seen.counts));
         let budget = 256 + seen.requests / 10;
-        claim(seen.stats.hedges_sent_total <= budget, format!("{} hedges", seen.stats.hedges_sent_total));
+        claim(seen.stats.totals.hedges_sent_total <= budget, format!("{} hedges", seen.stats.totals.hedges_sent_total));
     }
     complaints
 }
@@ -167,7 +167,7 @@ fn the_baseline_waits_for_a_slow_node() {
     let (onset, after) = (onset.median(), after.median());
     assert!(onset.writes > 4.0 && after.writes > 4.0 && after.reads > 4.0, "{onset:?} {after:?}");
     // Its log is metadata: that goes round, values do not.
-    assert_eq!(seen.iter().map(|run| run.stats.degraded_reads_total).sum::<u64>(), 0);
+    assert_eq!(seen.iter().map(|run| run.stats.totals.degraded_reads_total).sum::<u64>(), 0);
 }
 
 /// What the techniques do is seen in their counters.
@@ -176,8 +176,8 @@ fn hedges_win_and_writes_are_redirected() {
     let scenario = CATALOGUE.iter().find(|scenario| scenario.name == "+50 ms").expect("an entry");
     let seen = observed(Some(scenario), Target::Data, SPARE, Policy::default());
     for Observed { stats, .. } in seen {
-        assert!(stats.hedges_won_total > 10 && stats.cancelled_total > 10, "{stats:?}");
-        assert!(stats.redirected_writes_total > 10 && stats.degraded_reads_total > 10, "{stats:?}");
-        assert!(stats.slices_judged_total > 10, "{stats:?}");
+        assert!(stats.totals.hedges_won_total > 10 && stats.totals.cancelled_total > 10, "{stats:?}");
+        assert!(stats.totals.redirected_writes_total > 10 && stats.totals.degraded_reads_total > 10, "{stats:?}");
+        assert!(stats.totals.slices_judged_total > 10, "{stats:?}");
     }
 }

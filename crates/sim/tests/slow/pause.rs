@@ -23,7 +23,8 @@ fn nodes_are_not_blamed_for_the_gateways_own_pauses() {
             assert_eq!(world.ask(&key, Action::Get), Outcome::Answered(Answer::Found(Some(value))));
         }
         let stats = world.engine_stats();
-        let sidestepped = (stats.hedges_sent_total, stats.degraded_reads_total, stats.redirected_writes_total);
+        let sidestepped =
+            (stats.totals.hedges_sent_total, stats.totals.degraded_reads_total, stats.totals.redirected_writes_total);
         assert_eq!(sidestepped, (0, 0, 0), "seed {seed}: hedges, degraded reads, redirected writes");
         assert!(world.verdicts().is_empty(), "seed {seed}: {:?}", world.verdicts());
         world.conclude().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));

@@ -42,7 +42,8 @@ fn an_owner_that_dies_in_a_race_leaves_one_record() {
         cut_a_parity(&mut world, seed);
         let new = value("new", seed);
         let set = world.request(0, "key", Action::Set(new.clone()));
-        let raced = world.run_while(world.now_us() + LATE_US, |world| world.engine_stats().hedges_sent_total == 0);
+        let raced =
+            world.run_while(world.now_us() + LATE_US, |world| world.engine_stats().totals.hedges_sent_total == 0);
         assert!(raced, "seed {seed}: the append was not made again");
         // From "the second copy is on its way" to "it is confirmed, its client knows".
         world.run_until(world.now_us() + seed % 10 * 150);

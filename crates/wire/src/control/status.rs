@@ -99,42 +99,60 @@ impl PolicySpan {
     }
 }
 
-/// Counters of a gateway's engine.
+/// Counters and gauges of the engines of a core, a gateway, or all gateways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StoreTotals {
+    /// Objects that the index names (expired ones count until they are reclaimed).
     pub objects: u64,
+    /// Bytes of those objects: key, value and the eleven or more bytes of a record's header.
     pub bytes_stored: u64,
+    /// Objects ever stored.
     pub stored_total: u64,
     /// Stores, and deletes, that found no memory.
     pub stores_refused_total: u64,
     pub evicted_total: u64,
     pub expired_total: u64,
+    /// Small objects that were read from a node's memory without asking it.
     pub near_reads_total: u64,
+    /// Appends that nodes hold without a message.
     pub appends_put_total: u64,
     pub degraded_reads_total: u64,
+    /// Requests sent beside one that was late, each for a token of the budget.
     pub hedges_sent_total: u64,
+    /// Reads, and records of writes (a request may hold many), that a second way completed first, with a token or,
+    /// because of a verdict, without.
     pub hedges_won_total: u64,
+    /// Times that a hedge was wanted and the budget had none left.
     pub hedge_budget_exhausted_total: u64,
+    /// Reads that asked for more than they needed and used the first answers.
     pub late_bound_total: u64,
+    /// Requests that lost a race: withdrawn, or their answer was ignored.
     pub cancelled_total: u64,
+    /// Writes placed elsewhere because the node meant for them was slow or down.
     pub redirected_writes_total: u64,
+    /// Timeslices that the request monitor judged.
     pub slices_judged_total: u64,
-    /// Renewals of promises that nodes did not grant.
+    /// Renewals of promises that a node refused, or whose session ended before it answered.
     pub renewals_failed_total: u64,
     /// Messages of nodes that were hurt on their way, and ended their session.
     pub messages_damaged_total: u64,
+    /// Chunks of sealed stripes that are lost, or on a node that is away; stripes with a lost one that no node can
+    /// take.
     pub chunks_missing: u64,
     pub stripes_stranded: u64,
+    /// Chunks that nodes rebuilt, and their payload bytes.
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
-    /// Lost chunks that are being rebuilt or wait for their turn: not those that no node can take, or of whose stripe
-    /// too little is there.
+    /// Lost chunks that are being rebuilt or wait for their turn, and how fast that goes at present. Not those that no
+    /// node can take, or of whose stripe too little is there.
     pub chunks_to_rebuild: u64,
     pub repair_bytes_per_s: u64,
     /// Most chunks that one stripe lost and that are not rebuilt yet; and of those that can be read,
     /// or some data that they lost: no more than the code survives in any case.
     pub lost_of_stripe_max: u64,
     pub lost_of_readable_max: u64,
+    /// Chunks that moved from node to node although nothing was lost, their payload bytes, and how fast
+    /// it goes at present.
     pub chunks_moved_total: u64,
     pub bytes_moved_total: u64,
     pub move_bytes_per_s: u64,

@@ -9,7 +9,8 @@ use super::request::ChunkDescription;
 /// Longest path of a node's memory.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Why a node refused a request. Nothing changed.
+/// Why a node refused a request. Nothing was added. What the request told to be stable counts nevertheless, and a fence
+/// that a promise kept out is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("the node's memory budget is used up")]

@@ -267,7 +267,7 @@ impl Engine {
         };
         let spare = self.choose_spare(&fetch.wanted, fetch.excluded.all, &plan, fetch.spare);
         let sources: SmallVec<[usize; 16]> = plan.sources.iter().copied().chain(spare).collect();
-        self.stats.degraded_reads_total += 1;
+        self.stats.totals.degraded_reads_total += 1;
         let parts = Vec::with_capacity(sources.len());
         let fetch = self.fetches.get_mut(key).expect("it is there");
         fetch.degraded = Some(Box::new(Degraded { plan, length, asked: SmallVec::new(), parts }));
@@ -406,8 +406,8 @@ impl Engine {
 
     fn decoded(&mut self, key: PoolKey, bytes: &[u8]) {
         let fetch = self.fetches.get_mut(key).expect("it has enough parts");
-        self.stats.hedges_won_total += u64::from(fetch.is_hedged);
-        self.stats.late_bound_total += u64::from(fetch.spare > 0);
+        self.stats.totals.hedges_won_total += u64::from(fetch.is_hedged);
+        self.stats.totals.late_bound_total += u64::from(fetch.spare > 0);
         fetch.excluded.add(fetch.wanted.data_index, true);
         self.fetch_done(key, bytes);
     }

@@ -208,7 +208,7 @@ impl Engine {
             nearby = match Record::parse(&bytes, self.stripes.at(slot).id) {
                 Ok((record, _)) if record.key != Self::lookup_key(lookup).bytes => Nearby::OtherKey,
                 Ok((record, length)) => {
-                    self.stats.near_reads_total += 1;
+                    self.stats.totals.near_reads_total += 1;
                     self.record_guess.learn(length);
                     if record.kind == RecordKind::Manifest {
                         self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);

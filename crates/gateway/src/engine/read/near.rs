@@ -147,7 +147,7 @@ impl Engine {
         let lost = self.repair.avoided_by_reads(stripe.id, self.config.shape);
         if lost & 1 << data_index != 0 || !self.nodes.is_ready(stripe.members[data_index]) {
             let decoded = self.decode_near(slot, data_index, offset, lost, into);
-            self.stats.degraded_reads_total += u64::from(decoded.is_some());
+            self.stats.totals.degraded_reads_total += u64::from(decoded.is_some());
             return decoded.is_some();
         }
         let Some((near, place)) = self.near_place(slot, data_index) else { return false };

@@ -135,7 +135,7 @@ impl Engine {
                 late |= 1 << piece;
             }
         }
-        self.stats.degraded_reads_total += u64::from(direct != pieces || given_up != 0);
+        self.stats.totals.degraded_reads_total += u64::from(direct != pieces || given_up != 0);
         let fetch = PieceFetch {
             code: self.codes.get(wanted.shape),
             wanted,
@@ -295,8 +295,8 @@ impl Engine {
             damaged |= left_out;
             decoded.push((*piece as u8, bytes));
         }
-        self.stats.hedges_won_total += u64::from(fetch.is_hedged && missing != 0);
-        self.stats.late_bound_total += u64::from(fetch.is_late_bound && missing != 0);
+        self.stats.totals.hedges_won_total += u64::from(fetch.is_hedged && missing != 0);
+        self.stats.totals.late_bound_total += u64::from(fetch.is_late_bound && missing != 0);
         let (stripe, members) = (fetch.wanted.stripe, Arc::clone(&fetch.wanted.members));
         each(damaged).for_each(|parity| self.suspect_chunk(members[parity], stripe));
         self.end_pieces(key, Some(decoded));
@@ -448,7 +448,7 @@ impl Engine {
 
     fn give_up(&mut self, key: PoolKey, part: u8) {
         if let Some(fetch) = self.piece_fetches.get_mut(key) {
-            self.stats.degraded_reads_total += u64::from(fetch.given_up == 0);
+            self.stats.totals.degraded_reads_total += u64::from(fetch.given_up == 0);
             (fetch.given_up, fetch.is_hedged) = (fetch.given_up | 1 << part, true);
             self.go_on(key);
         }

@@ -208,7 +208,7 @@ impl Engine {
         let stripe_bytes = self.stripe_bytes() as f64;
         let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
-        let packed_bytes = self.stats.bytes_stored.saturating_sub(self.striped.value_bytes());
+        let packed_bytes = self.stats.totals.bytes_stored.saturating_sub(self.striped.value_bytes());
         taken > self.config.clean_above * packed_bytes as f64
     }
 }

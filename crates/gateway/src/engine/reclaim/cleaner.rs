@@ -571,9 +571,9 @@ impl Engine {
             self.drop_record(ended.slot, ended.tag(), &old);
         }
         if is_expired {
-            self.stats.expired_total += 1;
+            self.stats.totals.expired_total += 1;
         } else {
-            self.stats.evicted_total += 1;
+            self.stats.totals.evicted_total += 1;
         }
         Step::Done
     }

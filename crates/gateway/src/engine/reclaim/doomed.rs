@@ -52,8 +52,8 @@ impl Engine {
                 None => {}
             }
             match one.is_expired {
-                true => self.stats.expired_total += 1,
-                false => self.stats.evicted_total += 1,
+                true => self.stats.totals.expired_total += 1,
+                false => self.stats.totals.evicted_total += 1,
             }
         }
         held

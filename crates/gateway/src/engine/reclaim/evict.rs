@@ -178,9 +178,9 @@ impl Engine {
             return self.stays(key);
         }
         if is_over {
-            self.stats.expired_total += 1;
+            self.stats.totals.expired_total += 1;
         } else {
-            self.stats.evicted_total += 1;
+            self.stats.totals.evicted_total += 1;
         }
         let round = Round { is_eviction: true, ..Round::ending(old, self.take_version(), None) };
         if let Some(lock) = self.locks.get_mut(key) {
@@ -208,7 +208,7 @@ impl Engine {
         }
         let Some(object) = self.striped.get(&first) else { return };
         let (partition, manifest) = (object.partition, object.manifest.clone());
-        self.stats.bytes_stored = self.stats.bytes_stored.saturating_sub(manifest.value_bytes as u64);
+        self.stats.totals.bytes_stored = self.stats.totals.bytes_stored.saturating_sub(manifest.value_bytes as u64);
         self.free_striped(partition, &manifest);
     }
 
@@ -358,8 +358,8 @@ mod tests {
         let mut object = engine.striped.remove(left_behind).expect("an object");
         object.manifest.value_bytes = 100;
         engine.striped.insert(object);
-        engine.stats.bytes_stored += 100;
-        let before = engine.stats.bytes_stored;
+        engine.stats.totals.bytes_stored += 100;
+        let before = engine.stats.totals.bytes_stored;
         engine.locks.insert(engine.key_ref(b"key0"), LockPhase::Looking);
         let lock = engine.locks.find(engine.key_ref(b"key0")).expect("its lock");
         for (old, is_there) in [(Old::Unreadable, true), (Old::Lost, true), (Old::Absent, false)] {
@@ -367,7 +367,7 @@ mod tests {
             engine.eviction_found(lock, left_behind, old);
             assert_eq!(engine.striped.contains_key(&left_behind), is_there);
         }
-        assert_eq!(engine.stats.bytes_stored, before - 100);
+        assert_eq!(engine.stats.totals.bytes_stored, before - 100);
         assert_eq!(engine.striped.len(), 1);
     }
 

@@ -135,7 +135,7 @@ mod tests {
         }
         let told = |engine: &Engine| {
             let stats = engine.stats();
-            (stats.lost_of_readable_max, stats.lost_of_stripe_max)
+            (stats.totals.lost_of_readable_max, stats.totals.lost_of_stripe_max)
         };
         engine.handle_retired(NodeId(0), Incarnation(1));
         engine.handle_retired(NodeId(1), Incarnation(1));

@@ -222,7 +222,7 @@ impl Engine {
             None => return Ok(input.len()),
         }
         let outcome = self.handle_frames(session, input);
-        self.stats.messages_damaged_total += u64::from(outcome.is_err());
+        self.stats.totals.messages_damaged_total += u64::from(outcome.is_err());
         outcome
     }
 
@@ -344,7 +344,7 @@ impl Engine {
             }
             What::Move { stripe } => self.move_refused(session.node, stripe, refusal),
             What::Renew { .. } => {
-                self.stats.renewals_failed_total += 1;
+                self.stats.totals.renewals_failed_total += 1;
                 self.renewal_failed(session);
             }
             What::Release => self.released(session.node),

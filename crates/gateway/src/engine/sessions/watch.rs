@@ -201,9 +201,9 @@ impl Engine {
     pub(in crate::engine) fn take_token(&mut self) -> bool {
         let is_taken = self.hedging.budget.take();
         if is_taken {
-            self.stats.hedges_sent_total += 1;
+            self.stats.totals.hedges_sent_total += 1;
         } else {
-            self.stats.hedge_budget_exhausted_total += 1;
+            self.stats.totals.hedge_budget_exhausted_total += 1;
         }
         is_taken
     }
@@ -212,7 +212,7 @@ impl Engine {
     /// monitor's sake.
     pub(in crate::engine) fn let_go_of(&mut self, tag: PoolKey) {
         let Some(awaited) = self.awaited.get_mut(tag) else { return };
-        self.stats.cancelled_total += 1;
+        self.stats.totals.cancelled_total += 1;
         awaited.what = What::Nothing;
         let (session, at) = (awaited.session, awaited.at);
         if self.nodes.session_mut(session).is_some_and(|session| session.withdraw(at)) {

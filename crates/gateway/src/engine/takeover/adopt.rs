@@ -35,7 +35,7 @@ impl Engine {
         }
         let voids = picture.take_voids();
         (self.index, self.stripes) = (picture.index, picture.stripes);
-        self.stats.bytes_stored = picture.bytes_stored;
+        self.stats.totals.bytes_stored = picture.bytes_stored;
         self.settle_members(census);
         self.note_inherited_losses(census);
         let void_ids: BTreeSet<StripeId> = voids.keys().copied().collect();

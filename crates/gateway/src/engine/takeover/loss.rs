@@ -221,7 +221,7 @@ mod tests {
         let shape: CodeShape = "lrc:4+2+2".parse().expect("a shape");
         let mut engine = engine_of_ready_nodes(shape, 8);
         let [whole, lost] = [1, 2].map(|number| StripeId::new(Epoch(1), number));
-        let told = |engine: &Engine| engine.stats().lost_of_readable_max;
+        let told = |engine: &Engine| engine.stats().totals.lost_of_readable_max;
         (0..4).for_each(|chunk| engine.repair.mark(lost, chunk, shape));
         engine.repair.mark(lost, 6, shape);
         assert_eq!(told(&engine), 0, "one global parity is left of four chunks of data");

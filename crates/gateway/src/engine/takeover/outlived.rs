@@ -92,7 +92,7 @@ impl Engine {
     pub(in crate::engine) fn count_outlived(&mut self, slot: StripeSlot) {
         let stripe = self.stripes.at_mut(slot);
         if stripe.live_count == 0 && self.outlived.holds(stripe.id) {
-            self.stats.bytes_stored -= std::mem::take(&mut stripe.live_bytes);
+            self.stats.totals.bytes_stored -= std::mem::take(&mut stripe.live_bytes);
         }
     }
 
@@ -214,9 +214,9 @@ mod tests {
     fn what_was_outlived_takes_no_memory() {
         let (mut engine, id) = engine();
         let slot = engine.stripes.slot_of(id).expect("it is there");
-        (engine.stripes.at_mut(slot).live_bytes, engine.stats.bytes_stored) = (90, 100);
+        (engine.stripes.at_mut(slot).live_bytes, engine.stats.totals.bytes_stored) = (90, 100);
         assert_eq!(outlive(&mut engine, None), 0);
-        assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.bytes_stored), (0, 10));
+        assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.totals.bytes_stored), (0, 10));
     }
 
     /// The same where the other record goes last.
@@ -228,9 +228,9 @@ mod tests {
         let (key_slot, tag) = (engine.key_ref(b"another").slot, engine.key_ref(b"another").tag());
         engine.index.insert(key_slot, tag, other);
         let stripe = engine.stripes.at_mut(slot);
-        (stripe.live_count, stripe.live_bytes, engine.stats.bytes_stored) = (2, 190, 200);
+        (stripe.live_count, stripe.live_bytes, engine.stats.totals.bytes_stored) = (2, 190, 200);
         assert_eq!(outlive(&mut engine, None), 0);
-        assert_eq!(engine.stats.bytes_stored, 200, "how much of it is not known");
+        assert_eq!(engine.stats.totals.bytes_stored, 200, "how much of it is not known");
         let old = OldRecord {
             location: other,
             version: Version::default(),
@@ -239,7 +239,7 @@ mod tests {
             manifest: None,
         };
         engine.drop_record(key_slot, tag, &old);
-        assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.bytes_stored), (0, 10));
+        assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.totals.bytes_stored), (0, 10));
     }
 
     #[test]

@@ -344,7 +344,8 @@ impl Engine {
         let is_flushed = |object: &StripedObject| partitions.contains(&object.partition);
         let flushed = self.striped.take(&kept, (!is_all).then_some(is_flushed));
         self.note_flushed(flushed);
-        self.stats.bytes_stored = if is_all { 0 } else { self.stats.bytes_stored.saturating_sub(gone_bytes) };
+        self.stats.totals.bytes_stored =
+            if is_all { 0 } else { self.stats.totals.bytes_stored.saturating_sub(gone_bytes) };
         for &partition in partitions {
             self.flushes.floors.insert(partition, floor);
         }
@@ -748,7 +749,7 @@ mod tests {
             engine.now.mono_us += 1_000_000;
             engine.hedge_late_writes();
             engine.run_work();
-            engine.stats.hedges_sent_total
+            engine.stats.totals.hedges_sent_total
         };
         let raced = late(&mut engine);
         assert_eq!(raced, 2, "both");

@@ -233,7 +233,7 @@ impl Engine {
         if version >= self.floor_of(partition) {
             self.index.insert(slot, tag, location);
             self.count_stored(location, record_bytes, object_bytes, None);
-            self.stats.stored_total += 1;
+            self.stats.totals.stored_total += 1;
         }
         self.outlive_lost(slot, tag, hash, Some(location));
         if is_over {

@@ -68,7 +68,7 @@ impl Engine {
         if !self.is_no_worse(seat.members, seat.members[seat.place], id, seat.shape) {
             return None;
         }
-        self.stats.redirected_writes_total += 1;
+        self.stats.totals.redirected_writes_total += 1;
         self.nodes.get_mut(id)?.redirect_count += 1;
         Some(id)
     }

@@ -318,7 +318,7 @@ impl Engine {
         let is_sent = held.len() < open.shares().len();
         let (partition, members) = (stripe.partition, Arc::clone(&stripe.members));
         self.hedging.budget.earn();
-        self.stats.appends_put_total += held.len() as u64;
+        self.stats.totals.appends_put_total += held.len() as u64;
         for member in held {
             let open = self.stripes.at_mut(slot).open.as_mut().expect("it was flushed above");
             let confirmed = open.acknowledge(member, append.op);

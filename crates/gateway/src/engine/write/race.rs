@@ -100,7 +100,7 @@ impl Engine {
             // What a verdict causes takes no token.
             let is_known = late.iter().any(|&node| self.monitor.is_fail_slow(node));
             if !is_known && !self.hedging.budget.has_token() {
-                self.stats.hedge_budget_exhausted_total += 1;
+                self.stats.totals.hedge_budget_exhausted_total += 1;
                 self.hedging.look_at(self.now.mono_us + HEDGE_RETRY_US);
                 return;
             }
@@ -223,7 +223,7 @@ impl Engine {
         self.has_unsent = true;
         let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
         open.set_purposes(items[0].data_index, items[0].offset, &wrapped);
-        self.stats.redirected_writes_total += items.len() as u64;
+        self.stats.totals.redirected_writes_total += items.len() as u64;
         Start::Appended
     }
 
@@ -232,7 +232,7 @@ impl Engine {
         let race = self.races.get_mut(key)?;
         race.copies -= 1;
         let first = (!race.is_won).then_some(race.purpose);
-        self.stats.hedges_won_total += u64::from(!race.is_won && at != race.first);
+        self.stats.totals.hedges_won_total += u64::from(!race.is_won && at != race.first);
         race.is_won = true;
         if race.copies == 0 {
             self.races.remove(key);
@@ -307,7 +307,7 @@ mod tests {
     fn races(engine: &mut Engine) -> u64 {
         engine.now.mono_us += 1_000_000;
         engine.hedge_late();
-        engine.stats.hedges_sent_total
+        engine.stats.totals.hedges_sent_total
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Engine {
         let wish = Wish { shape, turn: self.next_stripe, seed: self.place_seed() };
         let choice = choose(self.domains.placement(), &List::new(candidates), &wish);
         let choice = choice.ok_or(PlaceError::Wait)?;
-        self.stats.redirected_writes_total += choice.stand_ins.len() as u64;
+        self.stats.totals.redirected_writes_total += choice.stand_ins.len() as u64;
         for &node in &choice.stand_ins {
             if let Some(node) = self.nodes.get_mut(node) {
                 node.redirect_count += 1;

@@ -425,7 +425,7 @@ impl Engine {
                     self.index.mark_read(slot, tag, location);
                 }
                 self.count_stored(location, record_bytes, object_bytes, expiry);
-                self.stats.stored_total += 1;
+                self.stats.totals.stored_total += 1;
             }
             Some(_) => self.free_flushed_stripes(key),
             None => {
@@ -495,7 +495,7 @@ impl Engine {
         if let Some(expiry) = expiry {
             stripe.expiries.add(expiry, record_bytes);
         }
-        self.stats.bytes_stored += object_bytes;
+        self.stats.totals.bytes_stored += object_bytes;
     }
 
     /// Takes the record that a round replaced out of the accounts and the index, where `next` takes its place. Whether
@@ -532,7 +532,7 @@ impl Engine {
         stripe.manifests.forget(old.location);
         stripe.live_bytes -= old.record_bytes as u64;
         stripe.live_count -= 1;
-        self.stats.bytes_stored -= old.object_bytes;
+        self.stats.totals.bytes_stored -= old.object_bytes;
         self.count_outlived(slot);
     }
 

@@ -63,7 +63,7 @@ impl Engine {
         // What a verdict causes takes no token.
         let tokens = if is_known { 0 } else { u64::from(stripe_count) };
         if !self.hedging.budget.has_tokens(tokens) {
-            self.stats.hedge_budget_exhausted_total += 1;
+            self.stats.totals.hedge_budget_exhausted_total += 1;
         } else if self.race_value(key) {
             (0..tokens).for_each(|_| _ = self.take_token());
             return;
@@ -178,7 +178,7 @@ impl Engine {
     /// An attempt is whole: the other one ends.
     pub(super) fn win_striped_race(&mut self, winner: &StripedWrite) {
         if let Some(loser) = winner.rival {
-            self.stats.hedges_won_total += u64::from(winner.is_second);
+            self.stats.totals.hedges_won_total += u64::from(winner.is_second);
             self.drop_attempt(loser);
         }
     }

@@ -282,7 +282,7 @@ fn how_much_there_is_is_not_waited_for_as_long_as_a_key() {
 fn a_guest_flushes_what_it_names_where_all_of_it_is_here() {
     let mut world = World::new();
     world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
-    let objects = |world: &World| world.exchange.tenures.stats().map(|stats| stats.objects);
+    let objects = |world: &World| world.exchange.tenures.stats().map(|stats| stats.totals.objects);
     world.ask(1, b"set key 0 0 5\r\nvalue\r\n");
     world.run_until("stored", |world| objects(world) == Some(1));
     world.exchange.poll_answer(world.now).expect("an answer");
@@ -308,9 +308,9 @@ fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     let mut world = World::new();
     world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
     world.ask(1, b"set key 0 0 5\r\nvalue\r\n");
-    world.run_until("stored", |world| world.exchange.tenures.stats().is_some_and(|stats| stats.objects == 1));
+    world.run_until("stored", |world| world.exchange.tenures.stats().is_some_and(|stats| stats.totals.objects == 1));
     let before = world.exchange.tenures.stats().expect("an engine");
-    assert_eq!(before.stored_total, 1);
+    assert_eq!(before.totals.stored_total, 1);
 
     world.exchange.take_terms(world.now, &[]);
     let since_us = world.now.mono_us;
@@ -319,8 +319,8 @@ fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     assert_eq!(world.standing(), None);
     assert!(world.exchange.tenures.do_all_serve(world.now), "nobody is to have it from here");
     let after = world.exchange.tenures.stats().expect("there was an engine");
-    assert_eq!((after.stored_total, after.objects), (1, 0), "what it counted, and nothing that it held");
-    assert!(after.renewals_failed_total >= before.renewals_failed_total);
+    assert_eq!((after.totals.stored_total, after.totals.objects), (1, 0), "what it counted, and nothing that it held");
+    assert!(after.totals.renewals_failed_total >= before.totals.renewals_failed_total);
     assert!(world.exchange.tenures.nodes_seen().is_empty(), "nobody sees the nodes now");
 
     // A later tenure goes on from there.
@@ -331,7 +331,7 @@ fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     let terms = Terms { voters: world.voters(), ..terms };
     world.exchange.take_terms(world.now, &[terms]);
     world.run_until("serves again", |world| world.standing() == Some(Standing::Serving));
-    assert!(world.exchange.tenures.stats().is_some_and(|stats| stats.stored_total >= 1));
+    assert!(world.exchange.tenures.stats().is_some_and(|stats| stats.totals.stored_total >= 1));
     let writes = |seen: &NodeSeen| seen.write_latency.classes.iter().map(|class| class.1).sum::<u64>();
     let seen = world.exchange.tenures.nodes_seen();
     assert_eq!(seen.len(), usize::from(NODE_COUNT));

@@ -144,7 +144,11 @@ impl<T> Watcher<T> {
         }
         let (_, counts) = self.counts.as_ref()?;
         let mut stat = [0; 64];
-        let length = counts.read_at(&mut stat, 0).ok()?;
+        let Ok(length) = counts.read_at(&mut stat, 0) else {
+            // That thread is over, and another one may get its number.
+            self.counts = None;
+            return None;
+        };
         times_of(std::str::from_utf8(&stat[..length]).ok()?)
     }
 }

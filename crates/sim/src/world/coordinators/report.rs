@@ -30,9 +30,9 @@ impl World {
         let mut nodes: BTreeMap<u16, NodeSeen> = BTreeMap::new();
         for engine in host.engines() {
             let stats = engine.stats();
-            totals.chunks_missing += stats.chunks_missing;
-            totals.lost_of_stripe_max = totals.lost_of_stripe_max.max(stats.lost_of_stripe_max);
-            totals.lost_of_readable_max = totals.lost_of_readable_max.max(stats.lost_of_readable_max);
+            totals.chunks_missing += stats.totals.chunks_missing;
+            totals.lost_of_stripe_max = totals.lost_of_stripe_max.max(stats.totals.lost_of_stripe_max);
+            totals.lost_of_readable_max = totals.lost_of_readable_max.max(stats.totals.lost_of_readable_max);
             let ids: BTreeSet<NodeId> = engine.wanted_sessions().into_iter().map(|session| session.node).collect();
             for id in ids {
                 let (connected, chunks_left) = (engine.hears(id), engine.chunks_left(id));

@@ -96,9 +96,9 @@ pub(super) struct GatewayHost {
 
 fn count(counts: &mut Counts, engine: &Engine) {
     let stats = engine.stats();
-    counts.degraded_reads += stats.degraded_reads_total;
-    counts.near_reads += stats.near_reads_total;
-    counts.appends_put += stats.appends_put_total;
+    counts.degraded_reads += stats.totals.degraded_reads_total;
+    counts.near_reads += stats.totals.near_reads_total;
+    counts.appends_put += stats.totals.appends_put_total;
 }
 
 impl GatewayHost {

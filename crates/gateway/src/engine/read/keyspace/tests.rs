@@ -91,7 +91,7 @@ fn an_object_that_is_overwritten_is_counted_and_listed_once() {
     for count in [KeyspaceRequest::Count, KeyspaceRequest::CountSlot { slot: of_slot }] {
         assert_eq!(ask(&mut engine, count), Some(KeyspaceReply::Count(1)));
     }
-    assert_eq!(engine.stats().objects, 1);
+    assert_eq!(engine.stats().totals.objects, 1);
     let scan = KeyspaceRequest::Scan { cursor: 0, count: 9 };
     for listing in [KeyspaceRequest::ListSlot { slot: of_slot, count: 9 }, scan] {
         assert_eq!(ask(&mut engine, listing), None, "the older record is fetched");

@@ -48,8 +48,8 @@ impl Engine {
             to.live_bytes += record_bytes as u64;
             to.live_count += 1;
             // A record of an earlier epoch is longer in a stripe of this one.
-            self.stats.bytes_stored += record_bytes as u64;
-            self.stats.bytes_stored -= moved.record_bytes as u64;
+            self.stats.totals.bytes_stored += record_bytes as u64;
+            self.stats.totals.bytes_stored -= moved.record_bytes as u64;
             if let Some(expiry) = moved.expiry {
                 to.expiries.add(expiry, record_bytes);
             }

@@ -511,12 +511,12 @@ fn what_finds_no_node_is_told_of_until_it_does() {
                 scene.answer(node, tag, if is_order { &refused } else { &DONE });
             }
         }
-        stranded.push(scene.engine.stats().stripes_stranded);
+        stranded.push(scene.engine.stats().totals.stripes_stranded);
         scene.engine.check_invariants();
     }
     let told = stranded.iter().position(|&count| count == 1).expect("it is noticed");
     assert!(told < 20 && stranded[told..].iter().all(|&count| count == 1), "{stranded:?}");
-    assert_eq!(scene.engine.stats().chunks_missing, 1);
+    assert_eq!(scene.engine.stats().totals.chunks_missing, 1);
 }
 
 /// A target went away while the others were told of it, and another one is to rebuild the chunk. Answers to the first
@@ -565,7 +565,8 @@ fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
 fn what_cannot_be_decoded_is_missing_and_not_to_be_rebuilt() {
     let mut scene = scene();
     [0, 1, 2].into_iter().for_each(|chunk| scene.engine.repair.mark(scene.stripe, chunk, shape()));
-    let counts = |scene: &Scene| (scene.engine.stats().chunks_missing, scene.engine.stats().chunks_to_rebuild);
+    let counts =
+        |scene: &Scene| (scene.engine.stats().totals.chunks_missing, scene.engine.stats().totals.chunks_to_rebuild);
     assert_eq!(counts(&scene), (3, 3), "nobody looked");
     scene.engine.give_orders();
     assert_eq!(counts(&scene), (3, 0));

@@ -196,7 +196,7 @@ fn who_waited_for_seals_in_vain_is_not_told_of_memory() {
     assert_eq!(engine.stalled.count, 1);
     engine.now.mono_us += STALL_US_MAX + 1;
     engine.resume_stalled();
-    assert_eq!((engine.stalled.count, engine.stats.stores_refused_total), (0, 0));
+    assert_eq!((engine.stalled.count, engine.stats.totals.stores_refused_total), (0, 0));
     assert_eq!(told(&mut engine), ["SERVER_ERROR"]);
 }
 

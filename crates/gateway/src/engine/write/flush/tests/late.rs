@@ -19,7 +19,7 @@ fn a_late_flush_ends_nothing_where_it_has_happened() {
             }
         };
         confirm(&mut engine);
-        let bytes_each = engine.stats.bytes_stored / keys.len() as u64;
+        let bytes_each = engine.stats.totals.bytes_stored / keys.len() as u64;
         let version = engine.take_version();
         engine.inherit_flush_due(late, version, UnixMs(5_000));
         engine.now.unix_ms = UnixMs(6_000);
@@ -40,7 +40,7 @@ fn a_late_flush_ends_nothing_where_it_has_happened() {
         });
         let others: Vec<_> = keys.iter().filter(|&key| *key != keys[1] && !is_all_flushed).collect();
         assert_eq!(left.collect::<Vec<_>>(), others);
-        assert_eq!(engine.stats.bytes_stored, others.len() as u64 * bytes_each);
+        assert_eq!(engine.stats.totals.bytes_stored, others.len() as u64 * bytes_each);
         engine.check_invariants();
     }
 }
@@ -95,11 +95,11 @@ fn what_is_touched_while_its_partition_is_flushed_is_not_counted_any_more() {
     let manifest = Manifest { value_bytes: 100, first, stripe_count: 1, piece_bytes: 128, shape, members };
     let late = PartitionId(1);
     engine.striped.insert(StripedObject::new(b"key".to_vec(), late, manifest.clone()));
-    engine.stats.bytes_stored = 107;
+    engine.stats.totals.bytes_stored = 107;
     let key = key_in(&engine, late);
     let key = engine.key_ref(key.as_bytes());
     engine.locks.insert(key, LockPhase::Writing(Box::new(touch_of(manifest))));
     let floor = engine.take_version();
     engine.apply_floor_in(floor, &BTreeSet::from([late]));
-    assert_eq!(engine.stats.bytes_stored, 7);
+    assert_eq!(engine.stats.totals.bytes_stored, 7);
 }

@@ -30,7 +30,7 @@ fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
         assert!(replies.iter().all(refused), "{replies:?}");
         assert_eq!(replies.len(), if is_over { 2 } else { 0 }, "after {waited_us} us: {replies:?}");
     }
-    assert_eq!(engine.stats.stores_refused_total, 0, "there is memory");
+    assert_eq!(engine.stats.totals.stores_refused_total, 0, "there is memory");
 }
 
 /// A flush for later is late in all partitions.
