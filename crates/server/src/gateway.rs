@@ -23,6 +23,7 @@ mod policies;
 mod seen;
 mod served;
 mod shares;
+mod stillness;
 mod stranger;
 mod table;
 mod tallies;
@@ -55,13 +56,13 @@ use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
-use crate::stillness::Stillness;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
 pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use served::Served;
 use shares::{Share, standings};
+use stillness::Stillness;
 pub use stranger::Window;
 use stranger::await_welcome;
 use tallies::{Tallies, Teller};
@@ -70,8 +71,6 @@ use waiting::WaitingTotal;
 /// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator
 /// to hear of it, and for so long after it was told of one.
 const PUBLISH_EVERY: Duration = Duration::from_millis(25);
-/// Somewhat longer than [`PUBLISH_EVERY`], in microseconds.
-const LOOK_US: u64 = 30_000;
 const PUBLISH_HURRIED: Duration = Duration::from_millis(2);
 const HURRIED: Duration = Duration::from_millis(200);
 
@@ -211,7 +210,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let mut hurried_until = Instant::now();
     let mut letting_go = LettingGo::begin();
     let mut served = Served::default();
-    let mut stillness = Stillness::new(LOOK_US);
+    let mut stillness = Stillness::default();
     loop {
         settling.check();
         letting_go.check(cores.views());

@@ -14,4 +14,3 @@ pub mod panics;
 mod random;
 mod scheduling;
 pub mod single;
-mod stillness;

@@ -24,14 +24,12 @@ use shorttail_store::MemoryIdentity;
 use shorttail_units::{Incarnation, Now};
 use shorttail_wire::control::{ChaosStatus, NodeSession, NodeState, NodeStatus, NodeWelcome, Order, Refusal, View};
 
-use crate::clock::Clock;
 use crate::config::{Address, NodeConfig};
 use crate::control::{
     ControlError, ControlEvent, NodeControl, Obey, Obeyed, fresh_incarnation, log_not_let_in, start_node,
 };
 use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
-use crate::stillness::Stillness;
 use background::{Background, INBOX as BACKGROUND_INBOX};
 use beside::AllBeside;
 use chaos::OrderDesk;
@@ -52,8 +50,6 @@ pub struct CoreGauges {
     corruptions_found: AtomicU64,
     corruptions_repaired: AtomicU64,
     messages_damaged: AtomicU64,
-    /// Turns so far, of which there are two in a second at least.
-    turns: AtomicU64,
     /// Written only in nodes that obey orders to be faulty.
     chaos: Mutex<ChaosStatus>,
 }
@@ -78,13 +74,8 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
         tracing::warn!("this node obeys orders to be faulty (--allow-chaos)");
     }
     let mut settling = crate::footprint::Settling::begin();
-    let (mut stillness, mut turns, clock) = (Stillness::new(LOOK_US), Turns::default(), Clock::start());
     loop {
         settling.check();
-        if let Some(core) = stillness.look(clock.now().mono_us, &turns.are_silent(&cores.gauges)) {
-            tracing::error!(core, "a core stands still; the node ends with it");
-            std::process::exit(1);
-        }
         let sum = |field: fn(&CoreGauges) -> &AtomicU64| {
             cores.gauges.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()
         };
@@ -116,28 +107,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             }
         }
         // Heartbeats go out twice a second: the picture is never older than this.
-        cores.beside.watch(PUBLISH_EVERY)?;
-    }
-}
-
-const PUBLISH_EVERY: Duration = Duration::from_millis(200);
-
-/// Somewhat longer than that, in microseconds.
-const LOOK_US: u64 = 250_000;
-
-/// How many turns the cores had made by the last look.
-#[derive(Default)]
-struct Turns(Vec<u64>);
-
-impl Turns {
-    /// Each core: did it make none since?
-    fn are_silent(&mut self, gauges: &[Arc<CoreGauges>]) -> Vec<bool> {
-        self.0.resize(gauges.len(), 0);
-        let silent = self.0.iter_mut().zip(gauges).map(|(known, gauges)| {
-            let turns = gauges.turns.load(Ordering::Relaxed);
-            std::mem::replace(known, turns) == turns
-        });
-        silent.collect()
+        cores.beside.watch(Duration::from_millis(200))?;
     }
 }
 
@@ -172,10 +142,7 @@ fn register(
                 tracing::warn!(node = found.node.0, "what is in the memory file was given up meanwhile: it is wiped");
                 memory.wipe()?;
             }
-            Err(error @ ControlError::Refused(Refusal::Removed(_))) => {
-                memory.void()?;
-                return Err(error).context("what is in the memory file was taken out of the cluster, and is void");
-            }
+            Err(ControlError::Refused(refusal @ Refusal::Removed(_))) => return Err(refused(&refusal, Some(memory))?),
             Err(error @ ControlError::Refused(Refusal::OtherCluster(_))) => {
                 return Err(error).context("the memory file cannot be used here");
             }
@@ -387,16 +354,5 @@ mod tests {
             assert!(refusal.is_final() || !is_void, "{refusal}");
             std::fs::remove_file(path).expect("removed");
         }
-    }
-
-    #[test]
-    fn a_core_that_makes_no_turn_is_silent() {
-        let gauges: Vec<Arc<CoreGauges>> = (0..2).map(|_| Arc::default()).collect();
-        let mut turns = Turns::default();
-        gauges[1].turns.store(3, Ordering::Relaxed);
-        assert_eq!(turns.are_silent(&gauges), [true, false]);
-        gauges[0].turns.store(1, Ordering::Relaxed);
-        assert_eq!(turns.are_silent(&gauges), [false, true]);
-        assert_eq!(turns.are_silent(&gauges), [true, true]);
     }
 }

@@ -427,7 +427,6 @@ impl Core {
         self.gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
         self.gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
         self.gauges.messages_damaged.store(stats.messages_damaged, Ordering::Relaxed);
-        self.gauges.turns.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -1,35 +1,31 @@
 //! Whether a core stands still for good, while the rest of its process goes on.
 //!
-//! What a gateway's core owned goes to others soon (`CoreReport::is_silent`), but clients and other gateways that are
-//! connected to it would wait for ever. What a node's core holds would be missing, and never given up, as the process
-//! beats on. So the process ends, as after a panic: clients go elsewhere, and a node is dead or started again.
+//! What it owned goes to others soon (`CoreReport::is_silent`), but clients and other gateways that are connected to it
+//! would wait for ever. So the process ends, as after a panic, and they go elsewhere.
 //!
 //! Only time counts in which this was looked at: when the whole process, or its machine, was stopped no core is at
 //! fault.
 //!
 //! Must not know: what a core does.
 
+/// Microseconds that one look stands for at most: somewhat more than lies between two.
+const LOOK_US: u64 = 30_000;
+
 /// Microseconds of looks in a row at which a core said nothing: far longer than any turn or pause of one thread.
 const STILL_US_MAX: u64 = 30_000_000;
 
 /// How long cores said nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Stillness {
-    /// Microseconds that one look stands for at most: somewhat more than lies between two.
-    look_us: u64,
     looked_us: u64,
     still_us: Vec<u64>,
 }
 
 impl Stillness {
-    pub fn new(look_us: u64) -> Self {
-        Stillness { look_us, looked_us: 0, still_us: Vec::new() }
-    }
-
     /// A core that stands still for good. `are_silent`: each core, in their order.
     pub fn look(&mut self, now_us: u64, are_silent: &[bool]) -> Option<usize> {
         let since_us = now_us.saturating_sub(std::mem::replace(&mut self.looked_us, now_us));
-        let counted_us = since_us.min(self.look_us);
+        let counted_us = since_us.min(LOOK_US);
         self.still_us.resize(are_silent.len(), 0);
         for (still_us, &is_silent) in self.still_us.iter_mut().zip(are_silent) {
             *still_us = if is_silent { *still_us + counted_us } else { 0 };
@@ -44,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_core_stands_still_for_good_when_it_was_seen_to_for_long() {
-        let (mut stillness, mut now_us) = (Stillness::new(30_000), 0);
+        let (mut stillness, mut now_us) = (Stillness::default(), 0);
         let mut look = |after_us: u64, are_silent: [bool; 2]| {
             now_us += after_us;
             stillness.look(now_us, &are_silent)
