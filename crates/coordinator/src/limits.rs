@@ -38,6 +38,9 @@ pub const GATHER_MS: u64 = 2_000;
 /// costs a take-over and nothing else.
 pub const GATEWAY_RETURN_MS: u64 = 1_000;
 pub const GATEWAY_RETURN_SPREAD_MS: u64 = 750;
+/// Milliseconds after the end of a gateway's connection within which those of the others end, too, if it is not the
+/// gateway that died but what lies between: a proxy, or this process that stood still.
+pub const ENDED_TOGETHER_MS: u64 = 100;
 /// Milliseconds after which no promise of a life of a node holds that was followed by another: twice the lease.
 pub const PROMISE_OVER_MS: u64 = 2_000;
 /// Milliseconds that a gateway must have been there before partitions are handed over for the sake of balance: several

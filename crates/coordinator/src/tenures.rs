@@ -26,7 +26,9 @@ use crate::coordinator::{ConnectionId, Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
 use crate::durable::{DurableTenure, DurableVoter};
 use crate::handover::HandOver;
-use crate::limits::{GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS};
+use crate::limits::{
+    ENDED_TOGETHER_MS, GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS,
+};
 use crate::losses;
 use crate::members::GatewayMember;
 
@@ -91,12 +93,14 @@ impl Coordinator {
         let gathering = gathering.map(|since_us| since_us + GATHER_MS * 1000);
         let returning = self.durable.tenures.values().any(|tenure| !self.is_owner_alive(tenure));
         let returning = returning.then_some(self.return_until_us());
+        let dead = self.gateways.values().filter(|member| !member.presence.is_alive());
+        let ended_together = dead.map(|member| member.presence.since_us + ENDED_TOGETHER_MS * 1000);
         let waits = |tenure: &DurableTenure| !tenure.before.is_empty() || tenure.voters.len() > 1;
         let replaced = self.durable.tenures.values().any(waits);
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
         let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
         let prepared = self.tenures.hand_over.as_ref().and_then(HandOver::deadline_us);
-        let times = gathering.into_iter().chain(prepared).chain(returning);
+        let times = gathering.into_iter().chain(prepared).chain(returning).chain(ended_together);
         let times = times.chain(replaced.into_iter().flatten()).chain(settled.into_iter().flatten());
         // What is over was looked at when it was.
         times.filter(|&at_us| at_us > self.now_us).min()
@@ -422,7 +426,7 @@ impl Coordinator {
     /// Tenures whose partitions are to be dealt again.
     fn ended_tenures(&self, now: Now) -> Vec<u32> {
         let may_return = now.mono_us < self.return_until_us() && !self.are_as_many_here();
-        // If nobody was since, it may be this coordinator that is cut off, and others are only not dead yet.
+        // If nobody was heard since, nor was the end of the others', it may be this coordinator that is cut off.
         let heard_us = self.heard_gateways().map(|member| member.presence.since_us).max();
         let is_ended = |epoch: &u32, tenure: &DurableTenure| {
             let state = self.standing_of(*epoch).map(|standing| standing.state);
@@ -431,7 +435,8 @@ impl Coordinator {
             let was_seen = member.is_some_and(|member| !member.is_missed);
             let died_us =
                 member.filter(|member| !member.presence.is_alive()).map_or(0, |member| member.presence.since_us);
-            let is_any_heard = heard_us.is_some_and(|heard_us| heard_us >= died_us);
+            let is_alone = now.mono_us >= died_us + ENDED_TOGETHER_MS * 1000;
+            let is_any_heard = heard_us.is_some_and(|heard_us| is_alone || heard_us >= died_us);
             let is_gone = is_any_heard && !self.is_owner_alive(tenure) && (was_seen || !may_return);
             left || is_gone || self.is_out_of_reach(*epoch, tenure, now)
         };

@@ -463,7 +463,7 @@ impl<R: Role> Worker<R> {
             let now = Instant::now();
             if now >= heartbeat_due {
                 let status = self.shared.lock().status.clone();
-                interval = (interval * 2).min(R::status_within(&status));
+                interval = R::next_within(&status, interval);
                 stream.send(&R::status(status))?;
                 // It may have waited for room: what is due next is counted from when it left.
                 heartbeat_due = Instant::now() + interval;

@@ -7,7 +7,7 @@ use shorttail_wire::control::{
     NodeStatus, NodeWelcome, ToCoordinator,
 };
 
-/// Between two statuses while somebody waits for the next one.
+/// Between two statuses at first, while somebody waits for the next one.
 pub const HURRIED: Duration = Duration::from_millis(HURRIED_MS);
 
 /// A kind of member.
@@ -18,8 +18,8 @@ pub trait Role: 'static {
 
     fn register(registration: Self::Registration) -> ToCoordinator;
     fn status(status: Self::Status) -> ToCoordinator;
-    /// The next status is sent within so long.
-    fn status_within(status: &Self::Status) -> Duration;
+    /// Until the next status is sent, if this one came so long after the last.
+    fn next_within(status: &Self::Status, last: Duration) -> Duration;
     /// The welcome, if the message is one.
     fn welcome(message: FromCoordinator) -> Result<Self::Welcome, FromCoordinator>;
     /// Puts what the welcome gave into the registration, for the next connection.
@@ -41,8 +41,8 @@ impl Role for NodeRole {
         ToCoordinator::NodeStatus(status)
     }
 
-    fn status_within(_: &NodeStatus) -> Duration {
-        Duration::from_millis(HEARTBEAT_MS)
+    fn next_within(_: &NodeStatus, last: Duration) -> Duration {
+        (2 * last).min(Duration::from_millis(HEARTBEAT_MS))
     }
 
     fn welcome(message: FromCoordinator) -> Result<NodeWelcome, FromCoordinator> {
@@ -72,8 +72,8 @@ impl Role for GatewayRole {
         ToCoordinator::GatewayStatus(status)
     }
 
-    fn status_within(status: &GatewayStatus) -> Duration {
-        Duration::from_millis(status.status_within_ms())
+    fn next_within(status: &GatewayStatus, last: Duration) -> Duration {
+        Duration::from_micros(status.next_within_us(last.as_micros() as u64))
     }
 
     fn welcome(message: FromCoordinator) -> Result<GatewayWelcome, FromCoordinator> {

@@ -17,6 +17,7 @@ use shorttail_units::{Epoch, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkKind, ChunkReport, Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, next_frame};
 
 use super::clients::Received;
+use super::nodes::NodeHost;
 use super::{CLUSTER, Violation, World};
 use crate::command_of_model::Heard;
 use crate::config::Profile;
@@ -76,6 +77,7 @@ impl World {
     /// Looks at all that nodes and owners hold together; the number of stripes.
     pub(super) fn audit(&mut self) -> usize {
         (0..self.gateways.len()).for_each(|gateway| self.check_engines(gateway));
+        self.nodes.iter_mut().for_each(NodeHost::check_invariants);
         self.check_sole_owner();
         let stripes = self.scan_all();
         let stripe_count = stripes.len();

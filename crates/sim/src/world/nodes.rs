@@ -16,6 +16,8 @@ use crate::rng::Rng;
 
 /// Longest wait between an input and the turn that takes it.
 const TURN_US_MAX: u64 = 30;
+/// The machines' invariants look at every chunk: at this many for each turn.
+const CHUNKS_PER_TURN: u64 = 8;
 
 pub(super) struct Link {
     pub core: usize,
@@ -38,6 +40,8 @@ pub(super) struct NodeHost {
     /// Sessions that ended since the last turn, and with what they sent before it.
     ended: Vec<SessionId>,
     turn_is_due: bool,
+    /// Turns since its invariants were looked at.
+    turns_unchecked: u64,
     /// A core whose thread stands still; the others go on.
     pub stalled_core: Option<usize>,
     pub slowness: Slowness,
@@ -60,6 +64,7 @@ impl NodeHost {
             deadline_us: None,
             ended: Vec::new(),
             turn_is_due: false,
+            turns_unchecked: 0,
             stalled_core: None,
             slowness: Slowness::new(u64::from(id) + 1),
             is_rotten: false,
@@ -94,6 +99,11 @@ impl NodeHost {
 
     pub fn used_bytes(&self) -> u64 {
         self.cores.iter().map(Node::used_bytes).sum()
+    }
+
+    pub fn check_invariants(&mut self) {
+        self.turns_unchecked = 0;
+        self.cores.iter().for_each(Node::check_invariants);
     }
 
     pub fn chunk_count(&self) -> u64 {
@@ -325,7 +335,10 @@ impl World {
                 self.network.close(&mut self.schedule, endpoint_of(node), session);
             }
         }
-        host.cores.iter().for_each(Node::check_invariants);
+        host.turns_unchecked += 1;
+        if host.turns_unchecked * CHUNKS_PER_TURN >= host.chunk_count() {
+            host.check_invariants();
+        }
     }
 
     fn send_from_node(&mut self, node: usize) {

@@ -8,8 +8,8 @@ use shorttail_policy::Policy;
 
 use super::{HEARTBEAT_MS, LatencyHistogram, NodeState, Standing, TenureState};
 
-/// Milliseconds between two statuses while people look on until all is whole or served; while somebody waits for the
-/// next one.
+/// Milliseconds between two statuses while people look on until all is whole or served; at first, while somebody waits
+/// for the next one.
 const WATCHED_MS: u64 = 25;
 pub const HURRIED_MS: u64 = 5;
 
@@ -67,13 +67,18 @@ impl GatewayStatus {
         self.standings.iter().any(|standing| waits(standing.state))
     }
 
-    /// The next status is sent within so long.
-    pub fn status_within_ms(&self) -> u64 {
-        match () {
-            () if self.hurries() => HURRIED_MS,
-            () if self.totals.chunks_missing > 0 || self.standings.iter().any(Standing::is_unproven) => WATCHED_MS,
-            () => HEARTBEAT_MS,
-        }
+    /// Microseconds until the next status is sent, if this one came so long after the last.
+    ///
+    /// Clients wait for a tenure that is on its way; one that is for long waits for nodes, of which there is less to
+    /// tell.
+    pub fn next_within_us(&self, last_us: u64) -> u64 {
+        let is_watched = self.totals.chunks_missing > 0 || self.standings.iter().any(Standing::is_unproven);
+        let (grown_us, longest_ms) = match () {
+            () if self.hurries() => (last_us + last_us / 8, WATCHED_MS),
+            () if is_watched => (2 * last_us, WATCHED_MS),
+            () => (2 * last_us, HEARTBEAT_MS),
+        };
+        grown_us.min(longest_ms * 1000)
     }
 }
 

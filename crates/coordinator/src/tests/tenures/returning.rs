@@ -21,6 +21,38 @@ fn connections_that_end_together_move_nothing() {
     assert_eq!(stage.owners(), owners);
 }
 
+/// Whoever is left is heard later.
+#[test]
+fn a_connection_that_ends_alone_is_a_death_soon() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    stage.pass_ms(2 * GATEWAY_RETURN_MS);
+    stage.scene.pass_ms(100, &[]);
+    let owners = stage.owners();
+    stage.close(ids[1]);
+    stage.scene.pass_ms(ENDED_TOGETHER_MS - 1, &[]);
+    assert_eq!(stage.owners(), owners);
+    stage.scene.pass_ms(1, &[]);
+    assert_eq!(stage.loads(), [(ids[0], 6), (ids[2], 6)].into());
+}
+
+/// The others fall silent, too, half a second later at most, as they beat at other moments.
+#[test]
+fn gateways_that_fall_silent_together_keep_what_they_own() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    stage.pass_ms(2 * GATEWAY_RETURN_MS);
+    let owners = stage.owners();
+    stage.gateways.get_mut(&ids[0]).expect("joined above").is_silent = true;
+    stage.scene.pass_ms(499, &[]);
+    stage.beat();
+    stage.gateways.values_mut().for_each(|actor| actor.is_silent = true);
+    stage.scene.pass_ms(GATEWAY_DEAD_AFTER_MS + 2 * ENDED_TOGETHER_MS, &[]);
+    assert_eq!(stage.owners(), owners);
+}
+
 #[test]
 fn a_gateway_that_comes_back_keeps_what_nobody_took() {
     let mut stage = Stage::new(1, 4);

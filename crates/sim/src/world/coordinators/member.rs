@@ -285,16 +285,16 @@ impl World {
         if member.connection != Some(session) || member.heartbeat_us != at_us {
             return;
         }
-        let interval_us = 2 * member.interval_us;
-        let longest_us = match who {
+        let last_us = member.interval_us;
+        let interval_us = match who {
             Who::Node(node) => {
                 let status = self.status_of_node(node);
                 self.send_to_coordinator(who, &ToCoordinator::NodeStatus(status));
-                HEARTBEAT_MS * 1_000
+                (2 * last_us).min(HEARTBEAT_MS * 1_000)
             }
             Who::Gateway(gateway) => {
                 let status = self.status_of_gateway(gateway);
-                let within_us = status.status_within_ms() * 1_000;
+                let within_us = status.next_within_us(last_us);
                 self.send_to_coordinator(who, &ToCoordinator::GatewayStatus(status));
                 if !self.gateways[gateway].waiting.is_empty() {
                     // A gateway without tenures has no other reason to look.
@@ -303,7 +303,7 @@ impl World {
                 within_us
             }
         };
-        self.heartbeat_within(who, interval_us.min(longest_us));
+        self.heartbeat_within(who, interval_us);
         self.look_round_if_late(who);
     }
 
