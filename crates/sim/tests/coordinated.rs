@@ -1,10 +1,9 @@
 //! The coordinator's own machine decides who owns what, dies, and begins anew with the records that it has.
 
-use shorttail_sim::cli::run_seed;
-use shorttail_sim::config::{Profile, SimConfig};
+use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
-use shorttail_sim::world::{Counts, Outcome, World};
+use shorttail_sim::world::{Outcome, World};
 
 /// Whatever happened, everything is served again within this.
 const SERVED_US: u64 = 15_000_000;
@@ -15,28 +14,6 @@ const TAKEN_OVER_US: u64 = 4_000_000;
 
 fn await_served(world: &mut World) {
     await_within(world, SERVED_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
-}
-
-/// Seeds of the profile: nothing is lost, and what the profile is for happens in them.
-#[test]
-fn seeds_pass_and_the_world_is_alive() {
-    let mut counts = Counts::default();
-    for seed in 0..6 {
-        let report = run_seed(Profile::Coordinated, seed);
-        assert!(report.failure.is_none(), "{}", report.explain(60));
-        counts.add(&report.counts);
-    }
-    assert!(counts.coordinator_crashes > 10 && counts.store_absences > 2, "{counts:?}");
-    assert!(counts.tenures_taken_over > 10 && counts.tenures_handed_over > 5, "{counts:?}");
-    assert!(counts.takeovers > 10 && counts.cuts > 20 && counts.answered > 3_000, "{counts:?}");
-}
-
-#[test]
-fn the_same_seed_is_the_same_run() {
-    for seed in [3, 4] {
-        let (first, again) = (run_seed(Profile::Coordinated, seed), run_seed(Profile::Coordinated, seed));
-        assert_eq!((first.trace_hash, first.counts), (again.trace_hash, again.counts), "{}", first.replay());
-    }
 }
 
 /// Nobody is told anything while the coordinator is away, and everything is served all the same.

@@ -457,9 +457,10 @@ fn what_was_planned_before_a_repair_keeps_to_the_rules_after_it() {
     }
 }
 
+/// Beside those of the usual run.
 #[test]
 fn seeds_of_the_profile() {
-    for seed in 0..12 {
+    for seed in 8..12 {
         let report = run_seed(Profile::Members, seed);
         assert!(report.failure.is_none(), "{}", report.explain(60));
     }

@@ -147,22 +147,29 @@ impl Engine {
     pub(in crate::engine) fn note_found(&mut self, node: NodeId, report: &ChunkReport) {
         let description = &report.description;
         let (id, chunk) = (description.stripe, usize::from(description.index));
-        if report.damaged || !report.sealed || self.repair.lacks(id) & 1 << chunk == 0 {
+        if report.damaged || !report.sealed {
             return;
         }
+        let is_lost = self.repair.lacks(id) & 1 << chunk != 0;
         let Reparable::Whole(facts) = self.reparable(id) else { return };
-        match facts.members.get(chunk) {
-            Some(&member) if member == node && self.repair.is_damaged(id, chunk) => self.verify_chunk(node, id),
-            Some(&member) if member == node => self.repair.clear(id, chunk),
-            // It was to move, or to be rebuilt elsewhere: what is here need not be rebuilt.
-            Some(_) if !facts.members.contains(&node) && !self.is_to_free(node, id) && !self.is_moving_to(id, node) => {
-                self.readmit(node, id, chunk);
+        let Some(&member) = facts.members.get(chunk) else { return };
+        if member == node {
+            match is_lost {
+                true if self.repair.is_damaged(id, chunk) => self.verify_chunk(node, id),
+                true => self.repair.clear(id, chunk),
+                false => {}
             }
-            _ => {}
+            return;
+        }
+        // It was to move, or to be rebuilt elsewhere. As long as nobody knows that it is there, what is here counts.
+        let is_shown = self.nodes.has_told_once(self.nodes.session_of(member, id));
+        let is_none = !facts.members.contains(&node);
+        if (is_lost || !is_shown) && is_none && !self.is_to_free(node, id) && !self.is_moving_to(id, node) {
+            self.readmit(node, id, chunk);
         }
     }
 
-    /// A node that is no member any more has a chunk that is lost elsewhere: it is the member again.
+    /// A node that is no member any more has a chunk that nobody else is known to have: it is the member again.
     fn readmit(&mut self, node: NodeId, stripe: StripeId, chunk: usize) {
         self.cancel_move(stripe);
         self.drop_order(stripe);

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!                      the node is ready                     it is not
-//! chunk reported       Holds (Lost, if damaged or another)   Away
-//! not described        Lost                                  Away
-//! no chunk             Lost, if its memory joined later;     Lost, if given up for good; else Away
-//!                      else Never
+//! chunk reported       Holds (Lost, if damaged or another)   Lost, if given up for good; else Away
+//! not described        Lost                                  the same
+//! no chunk             Lost, if its memory joined later, or  the same
+//!                      the stripe was repaired; else Never
 //! ```
 //! At most as many chunks as the code tolerates may be Lost or Away while what is read counts as the whole truth. A
 //! node that restarted empty is not away: without what its memory joined at, it would pass for one that was never given

@@ -360,3 +360,25 @@ fn what_a_node_told_before_the_take_over_ended_counts_when_its_scan_ends() {
     assert_eq!([1, 2, 3, 4].map(lacking), [0b10, 0b10, 0b10, 0], "another one's, damaged, left open, as it should be");
     scene.engine.check_invariants();
 }
+
+/// An earlier owner told the members of a move, and neither end of it was there when this one began.
+#[test]
+fn what_comes_back_counts_until_the_member_in_its_place_shows_the_chunk() {
+    for has_shown in [false, true] {
+        let mut scene = scene();
+        let slot = scene.engine.stripes.slot_of(scene.stripe).expect("it is there");
+        let told = Configuration::default().next(Epoch(1));
+        let stripe = scene.engine.stripes.at_mut(slot);
+        (stripe.configuration, stripe.members) = (told, nodes([4, 1, 2, 3]).into());
+        let member = scene.engine.nodes.get_mut(NodeId(4)).expect("a node");
+        (member.phase, member.incarnation) = (NodePhase::Away, Some(Incarnation(1)));
+        member.sessions[0].told = has_shown.then_some(Incarnation(1));
+        let report = scene.shown(0, true);
+        scene.engine.note_found(NodeId(0), &report);
+        let (configuration, members) = scene.counts();
+        assert_eq!(members, nodes(if has_shown { [4, 1, 2, 3] } else { [0, 1, 2, 3] }));
+        assert_eq!(configuration > told, !has_shown);
+        assert_eq!(scene.lacking(), 0);
+        scene.engine.check_invariants();
+    }
+}
