@@ -1,15 +1,13 @@
 //! A cluster whose processes are started one by one, as on several machines: what clients are told of where gateways
 //! are, and what a gateway does that nobody lets in.
 
-mod processes;
-
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{self, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
-use processes::{PATIENCE, Process, connect, line, program};
+use crate::processes::{PATIENCE, Process, connect, line, program};
 
 /// Addresses on this machine that were free a moment ago.
 fn free<const COUNT: usize>() -> [String; COUNT] {

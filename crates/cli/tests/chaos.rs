@@ -1,13 +1,11 @@
 //! Faults on order in a cluster of real processes: they befall the node that is meant, clients get right answers all
 //! the while, and nodes that were not started for it refuse.
 
-mod processes;
-
 use std::io::BufReader;
 use std::net::TcpStream;
 use std::time::Instant;
 
-use processes::{Cluster, PATIENCE, check, connect, store_all};
+use crate::processes::{Cluster, PATIENCE, check, connect, store_all};
 
 /// RS(4,2) and one to spare.
 const NODES: &str = "7";

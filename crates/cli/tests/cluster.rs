@@ -1,13 +1,13 @@
 //! A whole cluster of real processes: it serves, it survives, and it ends with its parent.
 
-mod processes;
-
 use std::net::TcpStream;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use processes::{Cluster, await_over, await_that, check, connect, coordinator, kill, pid, program, roles, store_all};
+use crate::processes::{
+    Cluster, await_over, await_that, check, connect, coordinator, kill, pid, program, roles, store_all,
+};
 
 /// Nodes of 16 MiB.
 fn start_of(node_count: usize, flags: &[&str]) -> Cluster {

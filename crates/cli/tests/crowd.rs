@@ -1,14 +1,12 @@
 //! Ten thousand connections that say nothing, others that ask for more than they read, or end in the middle of a
 //! request: each is bounded, and the others go on being served. Requests of very many words are answered.
 
-mod processes;
-
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::processes::{Cluster, PATIENCE, connect, line, pid};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use processes::{Cluster, PATIENCE, connect, line, pid};
 
 const IDLE: usize = 10_000;
 /// Beside them: the test's own files, and those of a gateway.

@@ -4,12 +4,10 @@
 //! RS(4,2) on four domains of three nodes: a domain could hold three chunks of a stripe, and two may be lost. Nodes are
 //! chosen by chance, as those that take turns would hardly ever be of one domain, whatever labels say.
 
-mod processes;
-
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use processes::{Cluster, check, connect, kill, pid, store_all};
+use crate::processes::{Cluster, check, connect, kill, pid, store_all};
 
 const NODE_COUNT: u64 = 12;
 const DOMAIN_COUNT: u64 = 4;

@@ -1,7 +1,5 @@
 //! How processes end that are told to: supervisors go by it.
 
-mod processes;
-
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +8,7 @@ use std::process::ExitStatus;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use processes::{ANY_PORT, Cluster, PATIENCE, Process, await_some, program};
+use crate::processes::{ANY_PORT, Cluster, PATIENCE, Process, await_some, program};
 
 fn terminate(process: &mut Process) -> ExitStatus {
     process.signal(Signal::SIGTERM);

@@ -1,15 +1,13 @@
 //! Open files: each role may open as many as the system lets it, and when there are none left, who connects waits until
 //! there are.
 
-mod processes;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
+use crate::processes::{Cluster, PATIENCE, Process, await_that, pid, program, roles};
 use nix::unistd::Pid;
-use processes::{Cluster, PATIENCE, Process, await_that, pid, program, roles};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
 /// A usual limit of shells is 1024.

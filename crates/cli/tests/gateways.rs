@@ -1,7 +1,5 @@
 //! Several gateways, real processes: each serves every key, and what one owned the others serve when it dies or stalls.
 
-mod processes;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -12,7 +10,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use processes::{Cluster, PATIENCE, kill, pid};
+use crate::processes::{Cluster, PATIENCE, kill, pid};
 
 /// Keys of a writer: enough that every partition has some.
 const KEYS: u64 = 40;

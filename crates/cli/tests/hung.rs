@@ -1,13 +1,11 @@
 //! Nodes that hang, real processes: stopped, with all their connections. Clients get an answer, and what a node held
 //! that hangs for long is rebuilt.
 
-mod processes;
-
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use processes::{Cluster, Process, connect, kill, pid, send_get, store_all, take_value};
+use crate::processes::{Cluster, Process, connect, kill, pid, send_get, store_all, take_value};
 
 /// Packed ones, in sealed stripes and open ones, and striped ones.
 const SIZES: [usize; 3] = [8_000, 900, 200_000];

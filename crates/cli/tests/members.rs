@@ -1,15 +1,13 @@
 //! Nodes join, are emptied and taken out, real processes: data follows, clients notice nothing, and what is
 //! removed stays out.
 
-mod processes;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use processes::{Cluster, Process, check, connect, kill, pid, store_all};
+use crate::processes::{Cluster, Process, check, connect, kill, pid, store_all};
 
 const KEYS: usize = 12_000;
 const VALUE_BYTES: usize = 2_000;

@@ -1,15 +1,13 @@
 //! Nodes whose memory is in files, real processes: what was stored is there when everything was restarted, and a file
 //! that is not this node's is refused.
 
-mod processes;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::Signal;
 
-use processes::{ANY_PORT, Cluster, await_over, await_that, check, connect, program, roles, store_all};
+use crate::processes::{ANY_PORT, Cluster, await_over, await_that, check, connect, program, roles, store_all};
 
 /// One in ten is striped.
 const KEYS: usize = 300;

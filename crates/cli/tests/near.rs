@@ -1,14 +1,12 @@
 //! Near reads with real processes: on one machine small objects are read past the nodes, dead ones decoded as ever;
 //! over TCP, and of nodes that are to be faulty on order, every record is asked for.
 
-mod processes;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use crate::processes::{Cluster, PATIENCE, check, connect, kill, pid, store_all};
 use nix::sys::signal::Signal;
-use processes::{Cluster, PATIENCE, check, connect, kill, pid, store_all};
 
 /// Many times what open stripes hold.
 const KEYS: usize = 12_000;

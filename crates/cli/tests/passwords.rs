@@ -1,10 +1,8 @@
 //! Passwords, real processes: every gateway of a cluster that has some lets nobody do anything without one.
 
-mod processes;
-
 use std::io::Write;
 
-use processes::{Cluster, check, connect, line, store};
+use crate::processes::{Cluster, check, connect, line, store};
 
 /// What a client hears to each line that it says.
 fn hear(address: &str, said: &[&str]) -> Vec<String> {

@@ -1,12 +1,10 @@
 //! The real program: what is refused starts nothing and leaves nothing behind.
 
-mod processes;
-
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use processes::{Process, await_some};
+use crate::processes::{Process, await_some};
 
 /// The program with a temporary directory of its own.
 fn shorttail(temp: &Path, arguments: &[&str]) -> Output {

@@ -1,11 +1,9 @@
 //! Encoding, folding and decoding: every pattern of losses for small shapes, random ones for the rest.
 
-mod stripes;
-
+use crate::stripes::{assert_decodes, pick, slices, slices_mut, stripe};
 use proptest::prelude::*;
 use shorttail_codes::limits::{CHUNK_COUNT_MAX, DATA_COUNT_MAX, PARITY_COUNT_MAX};
 use shorttail_codes::{Code, CodeError, CodeShapeError};
-use stripes::{assert_decodes, pick, slices, slices_mut, stripe};
 
 /// Sets of up to `size_max` of the first `of` numbers.
 fn sets(of: usize, size_max: usize) -> impl Iterator<Item = Vec<usize>> {

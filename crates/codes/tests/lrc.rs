@@ -4,11 +4,9 @@
 //! of up to 14 chunks and some of up to 20, every loss of `g + 1` chunks, and of the larger ones every maximal one that
 //! a code with these groups could survive (what is survived is survived in part, too). Larger shapes: at random.
 
-mod stripes;
-
+use crate::stripes::{assert_decodes, stripe};
 use proptest::prelude::*;
 use shorttail_codes::{Code, CodeShape, Cost};
-use stripes::{assert_decodes, stripe};
 
 fn shape(text: &str) -> CodeShape {
     text.parse().expect(text)

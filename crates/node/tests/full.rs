@@ -3,8 +3,6 @@
 //!
 //! Each test is run by a process that has a small file system in memory for itself, in a namespace of its own.
 
-mod setup;
-
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -20,8 +18,8 @@ use shorttail_store::{BootId, MemoryFile, NearReader, NearWriter, RoomsView};
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Hello, NodeRequest, PROTOCOL_VERSION, Refusal, Source};
 
-use setup::cluster::{Cluster, SESSION, TARGET, as_it_is, description, id};
-use setup::{CLUSTER, Memory, config};
+use crate::setup::cluster::{Cluster, SESSION, TARGET, as_it_is, description, id};
+use crate::setup::{CLUSTER, Memory, config};
 
 const PAGE_BYTES: u64 = 4096;
 /// A chunk with its header takes a whole block of the arena, whose pages nobody takes before they are written.
@@ -61,7 +59,7 @@ fn with_a_small_file_system(test: &str, run: impl FnOnce(&Path)) {
         return std::io::stderr().write_all(told.as_bytes()).expect("told");
     }
     let mut command = in_a_namespace(place.path());
-    command.arg(itself).args(["--exact", test, "--nocapture"]);
+    command.arg(itself).args(["--exact", &format!("full::{test}"), "--nocapture"]);
     let output = command.output().expect("it was there a moment ago");
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);

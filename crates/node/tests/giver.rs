@@ -1,7 +1,5 @@
 //! Chunks that are given to other nodes beside the core: a giver answers what the core itself would answer.
 
-mod setup;
-
 use shorttail_node::{Giver, Node};
 use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
@@ -10,14 +8,14 @@ use shorttail_wire::node::{
     ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, Refusal, next_frame,
 };
 
-use setup::{Memory, config, fence, stripe, striped};
+use crate::setup::{Memory, config, fence, stripe, striped};
 
 const OWNER: u64 = 1;
 const PEER: u64 = 2;
 const CHUNK_BYTES: u32 = 5000;
 
 fn hello(core: u16, auth: &[u8]) -> Hello {
-    Hello { core, owner: 6 << 16, auth: auth.to_vec(), ..setup::hello() }
+    Hello { core, owner: 6 << 16, auth: auth.to_vec(), ..crate::setup::hello() }
 }
 
 fn frames(requests: &[NodeRequest<'_>]) -> Vec<u8> {

@@ -1,13 +1,11 @@
 //! A core whose process dies and another one goes on: fences hold, and nobody new is let in before promises end.
 
-mod setup;
-
 use shorttail_node::{Node, NodeConfig};
 use shorttail_store::MemoryFile;
 use shorttail_units::{Epoch, Incarnation, Now, PartitionId, StripeId};
 use shorttail_wire::node::{Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame};
 
-use setup::{CLUSTER, config};
+use crate::setup::{CLUSTER, config};
 
 const BYTES: usize = 1 << 20;
 

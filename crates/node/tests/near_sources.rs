@@ -1,12 +1,10 @@
 //! Chunks that are rebuilt beside a core from memory that can be read.
 
-mod setup;
-
 use shorttail_store::NearReader;
 use shorttail_wire::node::Refusal;
 
-use setup::Memory;
-use setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is, data};
+use crate::setup::Memory;
+use crate::setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is, data};
 
 /// The chunk that lies there is another one by the time it is read.
 #[derive(Debug)]

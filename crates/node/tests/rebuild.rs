@@ -1,7 +1,5 @@
 //! Nodes that rebuild chunks from each other's: an owner, four nodes, RS(2,2).
 
-mod setup;
-
 use shorttail_codes::Code;
 use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX};
 use shorttail_node::{Node, NodeConfig, PeerId};
@@ -9,7 +7,7 @@ use shorttail_store::piece::seal_piece;
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Hello, Members, NodeReply, NodeRequest, Refusal, Source, next_frame};
 
-use setup::{config, fence, hello, stripe, striped};
+use crate::setup::{config, fence, hello, stripe, striped};
 
 const OWNER: u64 = 1;
 const CHUNK_BYTES: usize = 5000;

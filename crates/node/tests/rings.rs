@@ -1,7 +1,5 @@
 //! Appends that are put into a ring: what counts is held before anything that is asked later is answered.
 
-mod setup;
-
 use std::sync::{Arc, Mutex};
 
 use shorttail_node::{MakeRing, Node, NodeConfig};
@@ -9,7 +7,7 @@ use shorttail_store::{RingReader, RingWriter};
 use shorttail_units::{Epoch, Now, OpNumber, PartitionId};
 use shorttail_wire::node::{ChunkDescription, Hello, NearMemory, NodeReply, NodeRequest, Refusal, next_frame};
 
-use setup::{config, fence, hello, packed, stripe};
+use crate::setup::{config, fence, hello, packed, stripe};
 
 const PARTITION: PartitionId = PartitionId(2);
 const OTHER: PartitionId = PartitionId(3);

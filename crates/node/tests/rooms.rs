@@ -1,14 +1,12 @@
 //! Chunks that are rebuilt beside a core, and written where the core left room for them.
 
-mod setup;
-
 use shorttail_node::FromRebuilds;
 use shorttail_store::{NearReader, NearWriter};
 use shorttail_units::{Configuration, Epoch, PartitionId};
 use shorttail_wire::node::{NodeRequest, Refusal};
 
-use setup::Memory;
-use setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is, id};
+use crate::setup::Memory;
+use crate::setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is, id};
 
 /// Takes nothing.
 #[derive(Debug)]

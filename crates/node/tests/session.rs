@@ -1,7 +1,5 @@
 //! A node and its owners, message by message.
 
-mod setup;
-
 use std::os::unix::fs::FileExt;
 
 use shorttail_node::{Node, NodeConfig, SessionError};
@@ -11,7 +9,7 @@ use shorttail_wire::node::{
     next_frame,
 };
 
-use setup::{config, fence, packed, stripe};
+use crate::setup::{config, fence, packed, stripe};
 
 const PARTITION: PartitionId = PartitionId(2);
 const TAG: u64 = 77;
@@ -131,7 +129,7 @@ impl NodeReplyOwned {
 }
 
 fn hello() -> Hello {
-    Hello { core: 1, ..setup::hello() }
+    Hello { core: 1, ..crate::setup::hello() }
 }
 
 fn append(counter: u64, op: u32, offset: u32) -> NodeRequest<'static> {

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mio::Poll;
-use shorttail_gateway::engine::{EngineConfig, WhenFull};
+use shorttail_gateway::engine::{EngineConfig, LeaseConfig, WhenFull};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::roster::{Kind, Roster};
 use shorttail_gateway::session::{Counters, Settings};
@@ -296,7 +296,7 @@ fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Re
     let mut engine = EngineConfig::new(welcome.code, Epoch(0), cluster, welcome.node_count_expected);
     engine.partition_count = welcome.partition_count;
     engine.partitions = Vec::new();
-    engine.lease = matches!(config.membership, GatewayMembership::Coordinator(_)).then_some(limits::LEASE);
+    engine.lease = matches!(config.membership, GatewayMembership::Coordinator(_)).then_some(LeaseConfig::USUAL);
     engine.value_bytes_max = config.value_bytes_max;
     engine.block_bytes = config.block_bytes;
     engine.request_deadline_us = config.request_deadline_ms * 1000;

@@ -45,7 +45,7 @@ pub fn coordinated(coordinator_count: usize) -> SimConfig {
     let mut config = SimConfig { partition_count: 4, coordinator_count, ..SimConfig::scripted() };
     config.share(2);
     config.coordinated = true;
-    config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+    config.lease = Some(LeaseConfig::USUAL);
     config.audit_events = 1_000;
     config
 }

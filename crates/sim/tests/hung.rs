@@ -276,7 +276,7 @@ fn a_hung_node_is_given_up_and_comes_back_empty() {
         let mut config = SimConfig { partition_count: 4, ..SimConfig::scripted() };
         config.share(2);
         config.coordinated = true;
-        config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+        config.lease = Some(LeaseConfig::USUAL);
         config.audit_events = 1_000;
         let mut world = cluster_of(config, seed);
         fill(&mut world, 0..100);

@@ -42,7 +42,7 @@ fn a_node_is_drained_while_many_stripes_are_stuck() {
 fn chunks_of_lost_stripes_that_keep_a_node_from_being_drained_are_told() {
     let mut config = SimConfig { node_memory_bytes: 8 << 20, audit_events: 100_000, ..nodes_of("rs:2+1", 6) };
     config.share(1);
-    (config.coordinated, config.lease) = (true, Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 }));
+    (config.coordinated, config.lease) = (true, Some(LeaseConfig::USUAL));
     let mut world = cluster_of(config, 1);
     store(&mut world, 0..3_000, SMALL_BYTES);
     crash_for_good(&mut world, &[0, 1]);
@@ -160,7 +160,7 @@ fn chunks_are_rebuilt_by_nodes_that_reach_what_is_left() {
 fn what_an_unsteady_node_had_is_rebuilt_elsewhere() {
     let mut config = SimConfig { repair_bytes_per_s: 10_000, audit_events: 10_000, ..nodes_of("rs:4+2", 9) };
     config.share(1);
-    (config.coordinated, config.lease) = (true, Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 }));
+    (config.coordinated, config.lease) = (true, Some(LeaseConfig::USUAL));
     let mut world = cluster_of(config, 3);
     store(&mut world, 0..150, STRIPED_BYTES);
     let mut missed = Vec::new();

@@ -128,7 +128,7 @@ fn who_was_met_first_by_an_owner_of_before_does_not_pass_for_one_that_was_there(
     let mut config = SimConfig { partition_count: 4, repair_bytes_per_s: 100, ..nodes_of("rs:4+2", 6) };
     config.share(2);
     config.coordinated = true;
-    config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+    config.lease = Some(LeaseConfig::USUAL);
     let mut world = cluster_of(config, 0);
     let keys: Vec<String> = NAMES.map(|name| format!("key{name}")).collect();
     let is_owned = |world: &World| keys.iter().all(|key| world.owner_of(key) == Some(0) && world.serves(key));

@@ -1,12 +1,5 @@
 //! Maxima and times of a gateway's part in ownership, each with its unit and reason.
 
-use shorttail_gateway::engine::LeaseConfig;
-
-/// For how long nodes promise an owner that nobody else is let in: what a gateway's death costs at most beside its
-/// detection and the take-over. The margin is a tenth: clocks run apart by a percent at most, the rest is for what is
-/// done between looking at the clock and answering.
-pub const LEASE: LeaseConfig = LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 };
-
 /// Microseconds after which what a core said of itself holds no more: nobody's promise to it does, and it says
 /// something twenty times a second.
 pub const REPORT_US_MAX: u64 = 1_500_000;

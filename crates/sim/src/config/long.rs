@@ -57,7 +57,7 @@ impl SimConfig {
         self.fault_us_mean = rng.range(500_000..4_000_000);
         self.fault_length = 10;
         self.audit_events = self.audit_events.max(20_000);
-        self.lease = self.lease.map(|_| LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+        self.lease = self.lease.map(|_| LeaseConfig::USUAL);
     }
 }
 

@@ -265,7 +265,7 @@ impl SimConfig {
         const OPERATIONS: u64 = 2_000;
         self.share(2 + rng.index(2));
         self.coordinated = true;
-        self.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+        self.lease = Some(LeaseConfig::USUAL);
         self.partition_count = *rng.choose(&[2, 4, 6]).expect("counts");
         self.active_us = rng.range(20_000_000..60_000_000);
         self.think_us_mean = self.active_us * u64::from(self.client_count) / OPERATIONS;

@@ -10,7 +10,7 @@ use shorttail_gateway::engine::LeaseConfig;
 use super::r2_one_owner::owner_and_other;
 use super::*;
 
-const LEASE: LeaseConfig = LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 };
+const LEASE: LeaseConfig = LeaseConfig::USUAL;
 /// Where all clocks are as wrong as the margin bears: 0.9 / (1 - 0.052) < 1 / (1 + 0.052).
 const BORNE_PPM: i32 = 52_000;
 

@@ -11,10 +11,10 @@
 //!   |--Free------------------------------------------------------------------------->|
 //! ```
 //! Rule R11: B is a member before it may hold anything, as every other member was told; until it does, the owner counts
-//! on A. A later owner does so too: a member that lacks its chunk, or has not shown it, is stood in for by whoever has it
-//! (see `census`, `note_found`). If the move is not made after all, the others are told that A is the member; an owner that does not hear A would miss a
-//! chunk that was never lost. If the stripe goes meanwhile, B is told to free it behind the order. If A dies meanwhile,
-//! the chunk is lost, and its repair ends the move.
+//! on A. A later owner does so too: a member that lacks its chunk, or has not shown it, is stood in for by whoever has
+//! it (see `census`, `note_found`). If the move is not made after all, the others are told that A is the member; an
+//! owner that does not hear A would miss a chunk that was never lost. If the stripe goes meanwhile, B is told to free
+//! it behind the order. If A dies meanwhile, the chunk is lost, and its repair ends the move.
 //!
 //! Invariants: a stripe has an order for a repair or a move, not both; while a chunk moves its stripe gets no other
 //! number; who holds a chunk, or is to, has nothing of its stripe left to free.

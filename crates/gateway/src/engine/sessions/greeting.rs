@@ -280,9 +280,10 @@ impl Engine {
         }
     }
 
-    /// A node came while the owner serves: what it holds of stripes that are gone, or that others are members of by now, is
-    /// dropped. What a member holds stays until the stripe is emptied, even if it is damaged or lacks operations: a later
-    /// owner would take a member without a chunk for one that never had it, and may need what is left.
+    /// A node came while the owner serves: what it holds of stripes that are gone, or that others are members of by
+    /// now, is dropped. What a member holds stays until the stripe is emptied, even if it is damaged or lacks
+    /// operations: a later owner would take a member without a chunk for one that never had it, and may need what is
+    /// left.
     fn reconcile(&mut self, node: NodeId, chunk: &ChunkReport) {
         let description = &chunk.description;
         if !self.is_to_keep(node, description.stripe) {

@@ -31,6 +31,10 @@ pub struct LeaseConfig {
 }
 
 impl LeaseConfig {
+    /// What gateways use, and what is simulated. A gateway's death costs the lease at most, beside its detection and
+    /// the take-over. The margin is a tenth: clocks run apart by a percent at most, the rest is for what is done
+    /// between looking at the clock and answering.
+    pub const USUAL: Self = LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 };
     /// Renewals a lease: some may be late.
     const RENEWALS: u64 = 4;
 

@@ -357,7 +357,7 @@ mod tests {
     fn serving(has_lease: bool) -> Engine {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 2);
-        let config = has_lease.then_some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+        let config = has_lease.then_some(LeaseConfig::USUAL);
         engine.lease = Lease::new(config, 1);
         engine
     }

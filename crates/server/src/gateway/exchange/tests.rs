@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use mio::{Poll, Token as MioToken};
 use shorttail_gateway::command::Command;
-use shorttail_gateway::engine::{SessionId, Standing};
+use shorttail_gateway::engine::{LeaseConfig, SessionId, Standing};
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::RequestId;
@@ -18,7 +18,6 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, UnixMs};
 use shorttail_wire::control::{GatewayEntry, NodeEntry, NodeSeen, NodeState, TenureEntry, Voter};
 
 use super::*;
-use crate::gateway::limits::LEASE;
 use crate::net::Inbox;
 
 const CLUSTER: ClusterId = ClusterId(7);
@@ -59,7 +58,7 @@ impl World {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut config = EngineConfig::new(shape, Epoch(0), CLUSTER, NODE_COUNT);
         config.partition_count = 1;
-        config.lease = Some(LEASE);
+        config.lease = Some(LeaseConfig::USUAL);
         let place = Place { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
         let exchange = Exchange::new(place, vec![outlet], config, Arc::default());
         let nodes = (0..NODE_COUNT).map(node).collect();
@@ -194,7 +193,7 @@ fn the_last_replies_of_an_engine_are_judged_by_the_clock_of_when_they_leave() {
     world.run_until("its time is over", |world| world.now.mono_us >= since_us + ENDING_US_MAX);
     world.get(2);
     // The process stood still before the reply left, for longer than the promises last.
-    let late = Now { mono_us: world.now.mono_us + LEASE.lease_us - 1, ..world.now };
+    let late = Now { mono_us: world.now.mono_us + LeaseConfig::USUAL.lease_us - 1, ..world.now };
     assert_eq!(world.answer(late), None, "a reply that is not proven waits");
     // What is due is done by the clock of the turn's beginning: the engine is dropped, and owes an answer.
     world.exchange.housekeep(world.now, world.poll.registry());
@@ -357,7 +356,7 @@ fn who_is_not_proven_for_long_does_not_serve() {
     // Its nodes say nothing any more.
     let since_us = world.now.mono_us;
     let mut until_us = since_us;
-    while world.now.mono_us < since_us + 3 * LEASE.lease_us {
+    while world.now.mono_us < since_us + 3 * LeaseConfig::USUAL.lease_us {
         world.exchange.end_turn(world.now);
         if world.exchange.tenures.do_all_serve(world.now) {
             until_us = world.now.mono_us;
@@ -366,7 +365,10 @@ fn who_is_not_proven_for_long_does_not_serve() {
     }
     assert_eq!(world.standing(), Some(Standing::Serving));
     let served_us = until_us - since_us;
-    assert!((LEASE.lease_us..2 * LEASE.lease_us).contains(&served_us), "for {served_us} us, as replies wait");
+    assert!(
+        (LeaseConfig::USUAL.lease_us..2 * LeaseConfig::USUAL.lease_us).contains(&served_us),
+        "for {served_us} us, as replies wait"
+    );
     world.run_until("proven again", |world| {
         world.exchange.tenures.iter().all(|tenure| tenure.engine.is_proven(world.now))
     });
