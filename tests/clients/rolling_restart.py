@@ -225,6 +225,7 @@ class Roll:
 
 def one_round(arguments, seed):
     options = ["--nodes", str(NODES), "--gateways", str(GATEWAYS), "--code", "rs:4+2", "--node-memory", "64MiB", "--memory-file"]
+    options += ["--node-threads", "2", "--gateway-threads", "2"]
     with tempfile.TemporaryDirectory(prefix="rolling-restart-") as directory:
         # Members are restarted as what lies there then.
         program = install(arguments.previous or cluster.binary_path(), directory)

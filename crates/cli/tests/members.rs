@@ -19,7 +19,7 @@ const REMOVED: i32 = 3;
 fn start(node_count: usize) -> Cluster {
     let node_count = node_count.to_string();
     let nodes = ["--nodes", &node_count, "--node-memory", "32MiB"];
-    Cluster::start(&[&nodes[..], &["--gateways", "2", "--redis", "off"]].concat())
+    Cluster::start(&[&nodes[..], &["--gateways", "2", "--node-threads", "2", "--redis", "off"]].concat())
 }
 
 fn key(number: usize) -> String {

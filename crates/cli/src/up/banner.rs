@@ -15,15 +15,23 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
     if let Some(address) = port_of(gateway.memcached.as_deref()) {
         let (ip, port) = (address.ip(), address.port());
         lines.push(format!("  memcached  {address}"));
-        lines.push(format!(
-            "             printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc {ip} {port}"
-        ));
-        lines.push(format!("             {program} bench load --target {address}"));
+        let try_it = "set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n";
+        match &config.auth_file {
+            Some(file) => lines.push(format!(
+                "             clients say who they are first, as a user of {}: set auth 0 0 N, and N bytes: USER PASSWORD",
+                file.display()
+            )),
+            None => lines.extend([
+                format!("             printf '{try_it}' | nc {ip} {port}"),
+                format!("             {program} bench load --target {address}"),
+            ]),
+        }
     }
     if let Some(address) = port_of(gateway.redis.as_deref()) {
         let (ip, port) = (address.ip(), address.port());
         lines.push(format!("  Redis      {address}"));
-        lines.push(format!("             redis-cli -h {ip} -p {port} get greeting"));
+        let user = if config.auth_file.is_some() { " --user USER --askpass" } else { "" };
+        lines.push(format!("             redis-cli -h {ip} -p {port}{user} get greeting"));
     }
     let mut several = if others.is_empty() { Vec::new() } else { gateways.to_vec() };
     several.sort_by_key(|one| one.id);
@@ -128,6 +136,11 @@ mod tests {
         }
         let text = lines(&config, &ClusterStatus::default(), &[&one], "shorttail");
         assert!(!text.contains("gateway"), "the only one needs no number: {text}");
+        let one = GatewayStatusEntry { redis: Some("127.0.0.1:6379".into()), ..one };
+        let asks = UpConfig { auth_file: Some("users".into()), ..config };
+        let text = lines(&asks, &ClusterStatus::default(), &[&one], "shorttail");
+        assert!(text.contains("a user of users: set auth") && !text.contains("bench load"), "{text}");
+        assert!(text.contains("redis-cli -h 127.0.0.1 -p 6379 --user USER --askpass get greeting\n"), "{text}");
     }
 
     /// Those of an earlier run may be more, and some may have been removed since.

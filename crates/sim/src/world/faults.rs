@@ -165,11 +165,14 @@ impl World {
         // Whose memory is read wrong counts as lost until then.
         let may_change = self.config.victims_change && self.config.faults.misread == 0;
         if may_change && self.is_whole() && self.knows_losses() {
-            let mut numbers: Vec<usize> = (0..self.nodes.len()).collect();
-            self.rng.shuffle(&mut numbers);
-            self.victims = numbers.into_iter().take(self.config.code.tolerance()).collect();
+            self.draw_victims((0..self.nodes.len()).collect());
             self.counts.victim_changes += 1;
         }
+    }
+
+    pub(super) fn draw_victims(&mut self, mut numbers: Vec<usize>) {
+        self.rng.shuffle(&mut numbers);
+        self.victims = numbers.into_iter().take(self.config.code.tolerance()).collect();
     }
 
     fn disturbed_count(&self) -> usize {

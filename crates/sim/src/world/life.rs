@@ -102,7 +102,7 @@ impl World {
         let ends_afresh = self.rng.chance_ppm(ENDS_AFRESH_PPM);
         if ends_afresh {
             if !is_full {
-                self.lose_victims();
+                self.lose_some();
             }
             self.replace_gateways();
             self.insist_on_all(&keys, &Action::Get);
@@ -127,10 +127,14 @@ impl World {
         self.audit();
     }
 
-    /// All is whole, so as many nodes may lose their memory as the code survives.
-    fn lose_victims(&mut self) {
+    /// All is whole, so as many nodes may lose their memory as the code survives: any, so that what was rebuilt is needed.
+    /// What decayed, or is read wrong, stays with those that it befell.
+    fn lose_some(&mut self) {
         if self.is_spoilt {
             return;
+        }
+        if self.config.faults.rot == 0 && self.config.faults.misread == 0 {
+            self.draw_victims(self.members());
         }
         for node in self.victims() {
             self.crash_node(node, LAST_NODES_AWAY_US);
