@@ -219,7 +219,7 @@ impl World {
             return;
         }
         let needed = self.config.code.tolerance() + 1;
-        let holders = self.holders_max(value.as_bytes());
+        let holders = self.holders_of(value.as_bytes(), needed);
         self.counts.acknowledgements_audited += 1;
         if holders < needed {
             let text = format!("{value} is acknowledged and {holders} nodes hold it, not {needed}");
@@ -227,15 +227,23 @@ impl World {
         }
     }
 
-    /// Members of the stripe that holds a value best which hold it, lost members included.
-    fn holders_max(&mut self, value: &[u8]) -> usize {
+    /// Members of the stripe that holds a value best which hold it, lost members included; or of the first one found
+    /// with as many as suffice.
+    fn holders_of(&mut self, value: &[u8], needed: usize) -> usize {
         // Of a stripe whose members are all down, with what they hold, nobody tells.
         let down_count = self.nodes.iter().filter(|host| !host.is_up() && host.is_kept()).count();
         if down_count >= self.config.code.chunk_count() {
             return down_count;
         }
-        let stripes = self.scan_all();
-        stripes.into_iter().map(|(id, found)| self.holders(id, &found, value)).max().unwrap_or(0)
+        let mut most = 0;
+        // It was stored a moment ago.
+        for (id, found) in self.scan_all().into_iter().rev() {
+            most = most.max(self.holders(id, &found, value));
+            if most >= needed {
+                break;
+            }
+        }
+        most
     }
 
     fn holders(&mut self, id: StripeId, found: &[Found], value: &[u8]) -> usize {
@@ -294,5 +302,5 @@ impl World {
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
+    memchr::memmem::find(bytes, wanted).is_some()
 }
