@@ -178,13 +178,7 @@ impl Core {
     pub fn run(mut self) -> io::Result<()> {
         scheduling::shorten_slices();
         let mut events = Events::with_capacity(1024);
-        if let Some(forward) = &mut self.forward {
-            self.poll.registry().register(&mut forward.listener, FORWARD_LISTENER, Interest::READABLE)?;
-        }
-        for (place, (accepting, _)) in self.listeners.iter_mut().enumerate() {
-            let token = MioToken(FIRST_LISTENER + place);
-            self.poll.registry().register(&mut accepting.listener, token, Interest::READABLE)?;
-        }
+        self.listen()?;
         loop {
             self.await_events(&mut events)?;
             self.now = self.read_clock();
@@ -192,7 +186,7 @@ impl Core {
             for event in &events {
                 self.handle_event(event)?;
             }
-            self.accept_again();
+            self.accept_due();
             self.read_unread();
             self.pass_replies();
             self.exchange.end_turn(self.now);
@@ -209,6 +203,17 @@ impl Core {
                 std::process::exit(0);
             }
         }
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        if let Some(forward) = &mut self.forward {
+            self.poll.registry().register(&mut forward.listener, FORWARD_LISTENER, Interest::READABLE)?;
+        }
+        for (place, (accepting, _)) in self.listeners.iter_mut().enumerate() {
+            let token = MioToken(FIRST_LISTENER + place);
+            self.poll.registry().register(&mut accepting.listener, token, Interest::READABLE)?;
+        }
+        Ok(())
     }
 
     /// The clock, with the wall clock moved as a debugging client may have asked.
@@ -237,12 +242,13 @@ impl Core {
         } else if token == INBOX {
             self.take_messages();
         } else if token == FORWARD_LISTENER {
-            self.accept_guests();
+            self.forward.iter_mut().for_each(|forward| forward.come(self.now.mono_us));
         } else if let Some(guest) = self.guests.get_mut(&(token.0 as u64)) {
             guest.link.note(event);
             guest.queue(token.0 as u64, &mut self.unread);
         } else if token.0 < FIRST_CLIENT as usize {
-            self.accept(token.0 - FIRST_LISTENER);
+            let listener = self.listeners.get_mut(token.0 - FIRST_LISTENER);
+            listener.into_iter().for_each(|(accepting, _)| accepting.come(self.now.mono_us));
         } else {
             let number = token.0 as u64;
             let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };

@@ -4,6 +4,10 @@
 /// something twenty times a second.
 pub const REPORT_US_MAX: u64 = 1_500_000;
 
+/// Connections taken from one listening socket, to be served or refused, before all else has its turn: some
+/// milliseconds' work. Clients that are refused may come again at once, without end.
+pub const ACCEPTED_PER_TURN: usize = 64;
+
 /// Requests that one gateway may have asked another on one connection, and their bytes: beyond, requests wait at the
 /// asker, where they are bounded too.
 pub const ASKED_MAX: usize = 16_384;

@@ -17,6 +17,7 @@ use shorttail_gateway::roster::Kind;
 use shorttail_wire::control::GatewayWelcome;
 
 use super::client::let_go;
+use super::limits::ACCEPTED_PER_TURN;
 use super::waiting::WAIT_US_MAX;
 use super::{GatewayReader, Listeners};
 use crate::control::{ControlError, GatewayControl};
@@ -82,10 +83,11 @@ pub fn await_welcome(
     }
 }
 
-/// All who wait to be accepted.
+/// Of those who wait to be accepted, so many of each socket: clients that come again at once would keep it from the
+/// coordinator's answer.
 fn turn_away(listeners: &Listeners) {
     for (listener, protocol) in &listeners.sockets {
-        loop {
+        for _ in 0..ACCEPTED_PER_TURN {
             match listener.accept(OtherEnd::Client) {
                 Ok(mut stream) => {
                     // What it wants does not matter.
@@ -108,6 +110,7 @@ fn turn_away(listeners: &Listeners) {
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::{SocketAddr, TcpStream};
+    use std::os::unix::net::UnixStream;
 
     use super::*;
     use crate::config::Address;
@@ -147,5 +150,23 @@ mod tests {
             control.stop();
             assert_eq!(waits.join().expect("no panic"), Err(ControlError::Stopped));
         });
+    }
+
+    /// They come again as soon as they are turned away, and the coordinator's answer is to be heard.
+    #[test]
+    fn many_clients_are_turned_away_some_at_a_time() {
+        const COME: usize = 2 * ACCEPTED_PER_TURN + 1;
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("here");
+        let listener = Listener::bind(&Address::Unix(path.clone())).expect("a socket");
+        let listeners = Listeners { sockets: vec![(listener, Kind::Redis)], forward: None };
+        let come: Vec<_> = (0..COME).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
+        come.iter().for_each(|client| client.set_nonblocking(true).expect("a socket"));
+        let turned_away = [(); 4].map(|()| {
+            turn_away(&listeners);
+            let is_told = |mut client: &UnixStream| client.read(&mut [0; 100]).is_ok_and(|count| count > 0);
+            come.iter().filter(|client| is_told(client)).count()
+        });
+        assert_eq!(turned_away, [ACCEPTED_PER_TURN, ACCEPTED_PER_TURN, 1, 0]);
     }
 }

@@ -18,7 +18,7 @@ pub struct Accepting<L> {
     pub listener: L,
     /// Who comes, for people.
     whom: &'static str,
-    /// Some may wait of whom no event tells.
+    /// Some may wait of whom no event tells any more.
     due_us: Option<u64>,
     told_us: Option<u64>,
 }
@@ -48,6 +48,11 @@ impl<L> Accepting<L> {
                 },
             }
         }
+    }
+
+    /// Somebody came: it is to be looked at once, and as long as somebody may be left.
+    pub fn come(&mut self, now_us: u64) {
+        self.due_us = Some(now_us);
     }
 
     /// When it is to be looked again; `None`: events tell of all who come.

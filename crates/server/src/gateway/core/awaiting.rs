@@ -15,9 +15,7 @@ impl Core {
     /// Waits until something arrived or is due, asleep or asking (see [`Patience`](crate::net::Patience)).
     pub(super) fn await_events(&mut self, events: &mut Events) -> io::Result<()> {
         let wants_turn = || self.exchange.tenures.iter().any(|tenure| tenure.engine.wants_turn());
-        let has_room_for_some = !self.without_room.is_empty() && self.exchange.has_room();
-        let has_more = self.exchange.has_answers() || self.exchange.asks_on();
-        let has_left = !self.unread.is_empty() || self.input_room.has_next() || has_room_for_some || has_more;
+        let has_left = self.has_left();
         if has_left || wants_turn() {
             if !has_left && !self.exchange.tenures.iter().any(|tenure| tenure.engine.is_hurried()) {
                 // A client on this processor goes first: it has a reply to take, or something to ask.
@@ -42,6 +40,16 @@ impl Core {
         }
         self.patience.waited(self.clock.now().mono_us - began_us);
         Ok(())
+    }
+
+    /// Is something left to read, to hand out, or to ask, and may it be done at once?
+    pub(super) fn has_left(&self) -> bool {
+        let now_us = self.now.mono_us;
+        let has_come = self.listeners.iter().any(|(accepting, _)| accepting.is_due(now_us))
+            || self.forward.as_ref().is_some_and(|forward| forward.is_due(now_us));
+        let has_room_for_some = !self.without_room.is_empty() && self.exchange.has_room();
+        let has_unread = !self.unread.is_empty() || self.input_room.has_next() || has_room_for_some;
+        has_come || has_unread || self.exchange.has_answers() || self.exchange.asks_on()
     }
 
     fn wait(&self, now_us: u64) -> Duration {

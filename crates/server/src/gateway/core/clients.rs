@@ -32,15 +32,17 @@ use super::reading::ReadQueue;
 use super::{Core, ToCore};
 use crate::gateway::backlog::Backlog;
 use crate::gateway::client::{Client, ClientSession, let_go};
+use crate::gateway::limits::ACCEPTED_PER_TURN;
 use crate::net::{Link, OtherEnd, ReadEnd, Stream};
 
 /// Input that a client may have waiting while its session wants none.
 const INPUT_BYTES_MAX: usize = 512 << 10;
 
 impl Core {
-    pub(super) fn accept(&mut self, listener: usize) {
+    fn accept(&mut self, listener: usize) {
         let now_us = self.now.mono_us;
-        while let Some((accepting, protocol)) = self.listeners.get_mut(listener) {
+        for _ in 0..ACCEPTED_PER_TURN {
+            let (accepting, protocol) = &mut self.listeners[listener];
             let protocol = *protocol;
             let stream = accepting.next(now_us, |listener| listener.accept(OtherEnd::Client));
             let Some(stream) = stream else { return };
@@ -64,8 +66,8 @@ impl Core {
         }
     }
 
-    /// Those whom the system refused: no event tells of them any more.
-    pub(super) fn accept_again(&mut self) {
+    /// Those who came, those whom the last turn left, and those whom the system refused: no event tells of these.
+    pub(super) fn accept_due(&mut self) {
         let now_us = self.now.mono_us;
         for place in 0..self.listeners.len() {
             if self.listeners[place].0.is_due(now_us) {

@@ -11,13 +11,14 @@ use shorttail_gateway::request::RequestId;
 use super::reading::ReadQueue;
 use super::{Core, ToCore};
 use crate::gateway::guests::Guest;
-use crate::gateway::limits::{GUEST_COUNT_MAX, GUEST_OUTBOX_BYTES_MAX};
+use crate::gateway::limits::{ACCEPTED_PER_TURN, GUEST_COUNT_MAX, GUEST_OUTBOX_BYTES_MAX};
 use crate::net::{Link, OtherEnd, Stream};
 
 impl Core {
     pub(super) fn accept_guests(&mut self) {
         let now_us = self.now.mono_us;
-        while let Some(forward) = &mut self.forward {
+        for _ in 0..ACCEPTED_PER_TURN {
+            let Some(forward) = &mut self.forward else { return };
             let stream = forward.next(now_us, |listener| listener.accept(OtherEnd::Asker));
             let Some(stream) = stream else { return };
             // As clients, in turn.

@@ -12,12 +12,13 @@ use shorttail_units::{ClusterId, CodeShape, Epoch};
 
 use super::*;
 use crate::clock::Clock;
+use crate::config::Address;
 use crate::gateway::Listeners;
 use crate::gateway::core::CoreSetup;
 use crate::gateway::input_room::{InputRoom, LATE_US, LITTLE_BYTES, READ_BYTES};
 use crate::gateway::neighbours::Identity;
 use crate::gateway::tallies::{Tallies, Teller};
-use crate::net::Inbox;
+use crate::net::{Inbox, Listener};
 
 const VALUE_BYTES: usize = 1 << 20;
 const ROOM_BYTES: usize = VALUE_BYTES / 2;
@@ -41,6 +42,10 @@ struct Far {
 impl World {
     /// `room_bytes`: what clients may hold beyond the little that each may.
     fn new(room_bytes: usize) -> Self {
+        World::with(room_bytes, Settings::default(), Listeners::default())
+    }
+
+    fn with(room_bytes: usize, settings: Settings, listeners: Listeners) -> Self {
         let poll = Poll::new().expect("an epoll instance");
         let (inbox, outlet) = Inbox::new(&poll, MioToken(0)).expect("an event descriptor");
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
@@ -51,10 +56,10 @@ impl World {
             engine: EngineConfig::new(shape, Epoch(0), ClusterId(7), 2),
             core: 0,
             identity: Identity { cluster: ClusterId(7), gateway: 0 },
-            settings: Settings { value_bytes_max: VALUE_BYTES, ..Settings::default() },
+            settings: Settings { value_bytes_max: VALUE_BYTES, ..settings },
             roster: Arc::default(),
             cores: vec![outlet],
-            listeners: Listeners::default(),
+            listeners,
             gauges: Arc::default(),
             totals: Arc::default(),
             teller: Teller::new(Arc::new(Tallies::new(1)), 0),
@@ -268,4 +273,35 @@ fn who_waited_for_a_reply_waits_for_room_then() {
     world.send(sending, &rest[rest.len() - 1..]);
     world.settle();
     assert!(world.far[asking].heard.len() > VALUE_BYTES);
+}
+
+/// Those that are refused may come again at once, without end.
+#[test]
+fn many_that_come_at_once_are_taken_some_in_a_turn() {
+    const COME: usize = 2 * ACCEPTED_PER_TURN + 1;
+    for (connection_count_max, is_forward) in [(0, false), (COME, false), (COME, true)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("here");
+        let listener = Listener::bind(&Address::Unix(path.clone())).expect("a socket");
+        let (mut listeners, settings) =
+            (Listeners::default(), Settings { connection_count_max, ..Settings::default() });
+        match is_forward {
+            true => listeners.forward = Some(listener),
+            false => listeners.sockets.push((listener, Kind::Redis)),
+        }
+        let mut core = World::with(ROOM_BYTES, settings, listeners).core;
+        let come: Vec<_> = (0..COME).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
+        core.listen().expect("sockets");
+        let mut events = Events::with_capacity(64);
+        core.poll.poll(&mut events, Some(Duration::from_secs(10))).expect("events");
+        events.iter().for_each(|event| core.handle_event(event).expect("it goes on"));
+        let mut taken = Vec::new();
+        while core.has_left() && taken.len() < COME {
+            core.accept_due();
+            core.read_unread();
+            let refused = core.totals.connections_rejected.load(Ordering::Relaxed) as usize;
+            taken.push(core.clients.len() + core.guests.len() + refused);
+        }
+        assert_eq!(taken, [ACCEPTED_PER_TURN, 2 * ACCEPTED_PER_TURN, come.len()]);
+    }
 }
