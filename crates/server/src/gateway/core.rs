@@ -1,12 +1,12 @@
 //! One core of a gateway: an epoll loop around engines, client sessions, node sessions and other gateways.
 //!
-//! A turn: take what arrived, of clients for a bounded time, let the engines handle it, hand out a bounded number of
-//! replies, then one write per connection.
+//! A turn: take what arrived, of clients and of other cores for a bounded time each, let the engines handle it, hand out
+//! a bounded number of replies, then one write per connection.
 //!
 //! ```text
 //! clients.rs ----.                     .---- sessions.rs <--> nodes
 //! guests.rs  ----+----> Exchange <-----'
-//! inbox      ----'      housekeeping.rs: now and then, between turns
+//! incoming   ----'      housekeeping.rs: now and then, between turns
 //! ```
 //!
 //! Must not know: what clients ask, what the engines tell the nodes, whose partition a request is about.
@@ -15,6 +15,7 @@ mod awaiting;
 mod clients;
 mod guests;
 mod housekeeping;
+mod incoming;
 mod message;
 mod reading;
 mod sessions;
@@ -48,6 +49,7 @@ use crate::clock::{Clock, thread_time_us};
 use crate::config::limits::LISTENER_COUNT_MAX;
 use crate::net::{Accepting, Inbox, Listener, Outlet, Patience};
 use crate::scheduling;
+use incoming::Incoming;
 pub use message::{Live, ToCore};
 use reading::ReadQueue;
 use sessions::Until;
@@ -83,7 +85,7 @@ pub struct CoreSetup {
 
 pub struct Core {
     poll: Poll,
-    inbox: Inbox<ToCore>,
+    incoming: Incoming<ToCore>,
     clock: Clock,
     patience: Patience,
     now: Now,
@@ -143,7 +145,7 @@ impl Core {
         let sockets = setup.listeners.sockets.into_iter();
         Ok(Core {
             poll: setup.poll,
-            inbox: setup.inbox,
+            incoming: Incoming::new(setup.inbox),
             clock: setup.clock,
             patience: Patience::default(),
             now,
@@ -186,6 +188,7 @@ impl Core {
             for event in &events {
                 self.handle_event(event)?;
             }
+            self.take_messages();
             self.accept_due();
             self.read_unread();
             self.pass_replies();
@@ -240,7 +243,7 @@ impl Core {
         } else if let Some(gateway) = gateway_of(token) {
             self.exchange.read_neighbour(self.now, gateway, event, &mut self.scratch, self.poll.registry());
         } else if token == INBOX {
-            self.take_messages();
+            self.incoming.come();
         } else if token == FORWARD_LISTENER {
             self.forward.iter_mut().for_each(|forward| forward.come(self.now.mono_us));
         } else if let Some(guest) = self.guests.get_mut(&(token.0 as u64)) {
@@ -262,7 +265,12 @@ impl Core {
     }
 
     fn take_messages(&mut self) {
-        while let Some(message) = self.inbox.take() {
+        if !self.incoming.has_some() {
+            return;
+        }
+        let clock = self.clock;
+        self.incoming.begin_turn(clock.now().mono_us);
+        while let Some(message) = self.incoming.next(clock.now().mono_us) {
             match message {
                 ToCore::Client { stream, protocol } => self.serve(stream, protocol),
                 ToCore::Guest { stream } => self.serve_guest(stream),
