@@ -288,7 +288,11 @@ impl Exchange {
                 return Some(waiter);
             }
             return match self.neighbours.ask(now.mono_us, owner.gateway, waiter)? {
-                NotAsked::Away(waiter) => Some(waiter),
+                NotAsked::Away(waiter) => {
+                    // It, or who follows it, may do in no time what waits by then.
+                    self.behind.remove(&waiter.ask.partition);
+                    Some(waiter)
+                }
                 NotAsked::Behind(waiter) => self.wait_for_one_behind(now, waiter),
             };
         }
@@ -316,7 +320,7 @@ impl Exchange {
 
     /// Back, if it may wait on. Its owner is behind with what it was asked, and would do what waited for long too late.
     fn wait_for_one_behind(&mut self, now: Now, waiter: Waiter) -> Option<Waiter> {
-        // What waited while nobody owned the partition has this time from then on.
+        // What waited while nobody owned the partition, or its owner was away, has this time from then on.
         let since_us = *self.behind.entry(waiter.ask.partition).or_insert(now.mono_us);
         let came_us = waiter.deadline_us.saturating_sub(WAIT_US_MAX);
         if now.mono_us < since_us.max(came_us) + BEHIND_US_MAX {

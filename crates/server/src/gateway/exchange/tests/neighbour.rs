@@ -91,12 +91,17 @@ struct Owner {
 impl Owner {
     /// It has let this one in.
     fn of(asker: &mut Asker) -> Self {
+        Owner::with_epoch(asker, 1)
+    }
+
+    /// The gateway with the number of its epoch.
+    fn with_epoch(asker: &mut Asker, number: u16) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("forward");
         let listener = UnixListener::bind(&path).expect("a socket");
         let forward = Some(format!("unix:{}", path.display()));
-        let gateways = vec![GatewayEntry { id: 1, is_alive: true, forward, ..GatewayEntry::default() }];
-        let tenures = vec![TenureEntry { epoch: Epoch(1), gateway: 1, partitions: vec![0] }];
+        let gateways = vec![GatewayEntry { id: number, is_alive: true, forward, ..GatewayEntry::default() }];
+        let tenures = vec![TenureEntry { epoch: Epoch(number.into()), gateway: number, partitions: vec![0] }];
         let view = View { number: 1, gateways, tenures, ..View::default() };
         asker.exchange.take_view(asker.now, &view, asker.poll.registry());
         let (stream, _) = listener.accept().expect("it connects");
@@ -105,7 +110,7 @@ impl Owner {
         asker.exchange.write_neighbours(asker.now, asker.poll.registry());
         assert_eq!(owner.take(), [(Kind::Hello, 0)]);
         let mut welcome = Vec::new();
-        put_frame(&mut welcome, Kind::Welcome, 0, &Welcome { gateway: 1 });
+        put_frame(&mut welcome, Kind::Welcome, 0, &Welcome { gateway: number });
         owner.stream.write_all(&welcome).expect("sent");
         asker.read();
         owner
@@ -239,6 +244,46 @@ fn an_owner_that_is_behind_answers_as_much_as_it_can() {
     }
     assert_eq!(stored, STEPS * DONE_IN_STEP as u64);
     assert!(overloaded > stored);
+}
+
+/// The one before it was behind, and is gone.
+#[test]
+fn an_owner_that_is_new_is_not_behind_with_what_waited_for_another_one() {
+    const COUNT: u64 = 300;
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    owner.answer_much(&mut asker, 1);
+    (0..COUNT).for_each(|seq| asker.set_key(seq, &format!("key{seq}"), 1));
+    asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+    let asked = owner.take().len() as u64;
+    asker.exchange.end_turn(asker.now);
+    drop(owner);
+    asker.now.mono_us += BEHIND_US_MAX / 2;
+    asker.exchange.take_view(asker.now, &View { number: 2, ..View::default() }, asker.poll.registry());
+    asker.exchange.end_turn(asker.now);
+    assert_eq!(asker.answers().len() as u64, asked, "of unknown outcome; the others wait");
+
+    asker.now.mono_us += 2 * BEHIND_US_MAX;
+    let mut owner = Owner::with_epoch(&mut asker, 2);
+    let mut stored = 0;
+    for _ in 0..COUNT {
+        asker.exchange.end_turn(asker.now);
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        let asked: Vec<u64> = owner.take().into_iter().map(|(_, tag)| tag).collect();
+        if asked.is_empty() {
+            break;
+        }
+        // Not all at once: it may be asked no more meanwhile.
+        for half in asked.chunks(asked.len().div_ceil(2)) {
+            owner.answer(&mut asker, half.iter().copied());
+            asker.exchange.end_turn(asker.now);
+        }
+        let answers = asker.answers();
+        assert!(answers.iter().all(|(_, answer)| answer.starts_with(b"STORED")), "{answers:?}");
+        stored += answers.len() as u64;
+        asker.now.mono_us += 1_000;
+    }
+    assert_eq!(stored, COUNT - asked);
 }
 
 /// It may be about to: it is taking over, or its machine stands still.
