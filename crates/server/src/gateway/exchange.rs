@@ -507,6 +507,9 @@ impl Exchange {
                     self.leave(waiter.number);
                 }
                 Outcome::NotOwner(waiter) if waiter.ask.epoch != 0 => self.give_back(&waiter),
+                Outcome::NotOwner(waiter) | Outcome::Again(waiter) if waiter.deadline_us <= now.mono_us => {
+                    self.refuse(&waiter, StoreError::NotOwner);
+                }
                 Outcome::NotOwner(waiter) => {
                     self.wait(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
                 }

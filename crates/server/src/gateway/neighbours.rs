@@ -4,7 +4,7 @@
 //!           connect           Welcome
 //! (none) ------------> opening ------> open --- Ask, Ask, ... / Answer, NotOwner ...
 //!    ^                    |             |
-//!    '---- later again ---'---broken----'     what was not sent, and reads: back to be asked again; writes: unknown
+//!    '---- later again ---'---broken----'     what was not sent to its end, and reads: asked again; writes: unknown
 //! ```
 //!
 //! A connection breaks by itself, or because the other gateway takes nothing of what it is to be sent. Requests of a
@@ -70,6 +70,8 @@ pub enum NotAsked {
 struct Asked {
     /// None: nobody waits for the answer any more. It is still to come, and counts until then.
     waiter: Option<Waiter>,
+    /// It is waited for until then: beyond the deadline that it came with, while it leaves or its answer arrives.
+    until_us: u64,
     partition: u16,
     /// For how much of its partition's [`Pace`] it counts.
     weight: usize,
@@ -200,7 +202,8 @@ impl Neighbours {
         pace.ask(weight);
         neighbour.put += bytes as u64;
         neighbour.asked_bytes += bytes;
-        neighbour.asked.insert(self.tag_next, Asked { waiter: Some(waiter), partition, weight, at, bytes });
+        let until_us = waiter.deadline_us;
+        neighbour.asked.insert(self.tag_next, Asked { waiter: Some(waiter), until_us, partition, weight, at, bytes });
         self.tag_next += 1;
         None
     }
@@ -277,7 +280,7 @@ impl Neighbours {
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Outcome> {
         // One that was asked again has less time left than those before it.
         let asked = self.neighbours.values_mut().flat_map(|neighbour| neighbour.asked.values_mut());
-        let late = asked.filter_map(|asked| asked.waiter.take_if(|waiter| waiter.deadline_us <= now_us));
+        let late = asked.filter(|asked| asked.until_us <= now_us).filter_map(|asked| asked.waiter.take());
         let outcome =
             |waiter: Waiter| if waiter.ask.is_write() { Outcome::Unknown(waiter) } else { Outcome::Late(waiter) };
         late.map(outcome).collect()
@@ -307,20 +310,19 @@ impl Neighbours {
         let asked = std::mem::take(&mut neighbour.asked).into_values();
         neighbour.asked_bytes = 0;
         neighbour.paces.clear();
-        let outcome = |(waiter, at): (Waiter, u64)| match at >= sent || !waiter.ask.is_write() {
+        // What the other gateway does not have to its end it does not do.
+        let outcome = |(waiter, end): (Waiter, u64)| match end > sent || !waiter.ask.is_write() {
             true => Outcome::Again(waiter),
             false => Outcome::Unknown(waiter),
         };
-        asked.filter_map(|asked| Some((asked.waiter?, asked.at))).map(outcome).collect()
+        asked.filter_map(|asked| Some((asked.waiter?, asked.at + asked.bytes as u64))).map(outcome).collect()
     }
 }
 
 impl Asked {
     /// It is waited for as if it had been asked now.
     fn wait_from(&mut self, now_us: u64) {
-        if let Some(waiter) = &mut self.waiter {
-            waiter.deadline_us = waiter.deadline_us.max(now_us + WAIT_US_MAX);
-        }
+        self.until_us = self.until_us.max(now_us + WAIT_US_MAX);
     }
 }
 

@@ -286,6 +286,28 @@ fn an_owner_that_is_new_is_not_behind_with_what_waited_for_another_one() {
     assert_eq!(stored, COUNT - asked);
 }
 
+/// It left for longer than a request waits, and so may the owner that follows.
+#[test]
+fn a_long_write_whose_time_is_over_is_not_asked_again() {
+    const LONG_BYTES: usize = 1_000_000;
+    const PIECE_BYTES: usize = 4096;
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    asker.set_key(1, "key", LONG_BYTES);
+    for _ in 0..50 {
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        owner.stream.read_exact(&mut [0; PIECE_BYTES]).expect("it leaves");
+        asker.now.mono_us += WAIT_US_MAX / 40;
+        asker.exchange.housekeep(asker.now, asker.poll.registry());
+    }
+    assert_eq!(asker.answers(), []);
+    drop(owner);
+    asker.exchange.take_view(asker.now, &View { number: 2, ..View::default() }, asker.poll.registry());
+    let answers = asker.answers();
+    let is_sure = |reply: &[u8]| reply.starts_with(b"SERVER_ERROR") && !reply.starts_with(b"SERVER_ERROR outcome");
+    assert!(matches!(&answers[..], [(1, reply)] if is_sure(reply)), "{answers:?}");
+}
+
 /// It may be about to: it is taking over, or its machine stands still.
 #[test]
 fn an_owner_that_answers_nothing_is_waited_for() {
