@@ -43,7 +43,7 @@ pub struct Tenure {
 struct EndedTenure {
     state: TenureState,
     since_us: u64,
-    /// The coordinator named it, so that its partitions are to be served from here.
+    /// The coordinator names it, so that its partitions are to be served from here.
     is_named: bool,
 }
 
@@ -114,6 +114,8 @@ impl Tenures {
     /// All tenures of this gateway, as the coordinator has them now.
     pub fn handle_terms(&mut self, now: Now, terms: &[Terms]) {
         self.ended.retain(|epoch, _| terms.iter().any(|terms| terms.epoch.0 == *epoch));
+        // It may have ended before.
+        self.ended.values_mut().for_each(|ended| ended.is_named = true);
         for tenure in self.running.values_mut() {
             let named = terms.iter().any(|terms| terms.epoch.0 == tenure.epoch);
             tenure.ending_since_us = if named { None } else { Some(tenure.ending_since_us.unwrap_or(now.mono_us)) };
@@ -242,10 +244,12 @@ impl Tenures {
         self.counted.nodes(self.iter().map(|tenure| &tenure.engine))
     }
 
-    /// What the coordinator is to know.
+    /// What the coordinator is to know. How those ended that it does not name it knows, or does not want to: it told this
+    /// gateway so, and others follow.
     pub fn shares(&self, now: Now) -> Vec<Share> {
         let running = self.running.values().map(|tenure| tenure.share(now));
-        let ended = self.ended.iter().map(|(&epoch, ended)| Share { epoch, state: ended.state, proven_by: 0 });
+        let ended = self.ended.iter().filter(|(_, ended)| ended.is_named);
+        let ended = ended.map(|(&epoch, ended)| Share { epoch, state: ended.state, proven_by: 0 });
         running.chain(ended).collect()
     }
 }

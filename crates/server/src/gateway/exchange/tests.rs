@@ -15,7 +15,7 @@ use shorttail_gateway::session::{Session, Settings, Shared};
 use shorttail_gateway::terms::ENDING_US_MAX;
 use shorttail_node::{Node, NodeConfig};
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, UnixMs};
-use shorttail_wire::control::{GatewayEntry, NodeEntry, NodeSeen, NodeState, TenureEntry, Voter};
+use shorttail_wire::control::{GatewayEntry, NodeEntry, NodeSeen, NodeState, TenureEntry, TenureState, Voter};
 
 use super::*;
 use crate::net::Inbox;
@@ -335,6 +335,27 @@ fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     let seen = world.exchange.tenures.nodes_seen();
     assert_eq!(seen.len(), usize::from(NODE_COUNT));
     assert!(seen.iter().all(|seen| seen.connected && writes(seen) > 0));
+}
+
+/// The coordinator told this gateway that it is over, and may tell it nothing more. As it waits for those that do not
+/// serve, it would be told of it very often, for ever.
+#[test]
+fn how_a_tenure_ended_is_told_while_the_coordinator_names_it() {
+    let mut world = World::new();
+    world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
+    let told = |world: &World| world.exchange.tenures.shares(world.now).iter().map(|it| it.state).collect::<Vec<_>>();
+    world.exchange.take_terms(world.now, &[]);
+    let since_us = world.now.mono_us;
+    world.run_until("its time is over", |world| world.now.mono_us >= since_us + ENDING_US_MAX);
+    assert_eq!(told(&world), [TenureState::Serving]);
+    world.exchange.housekeep(world.now, world.poll.registry());
+    assert_eq!((world.standing(), told(&world)), (None, vec![]));
+
+    // An epoch begins once.
+    let (_, terms) = crate::control::single_tenure(Epoch(1), 1);
+    world.exchange.take_terms(world.now, &[Terms { voters: world.voters(), ..terms }]);
+    assert_eq!((world.standing(), told(&world)), (None, vec![TenureState::Ended]));
+    assert!(!world.exchange.tenures.do_all_serve(world.now), "it is to be served from here");
 }
 
 /// Whatever it is asked is refused then; for a moment before that it only waits.
