@@ -113,6 +113,8 @@ impl Core {
         };
         client.queue(number, &mut self.unread);
         self.clients.insert(number, client);
+        // Who asks how many there are is one of them.
+        self.count_connections();
     }
 
     /// Reads those for which there is room now, and those that have something to say, other gateways among them.

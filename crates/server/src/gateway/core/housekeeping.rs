@@ -59,14 +59,20 @@ impl Core {
     }
 
     pub(super) fn tell_counters(&mut self) {
+        self.count_connections();
         self.shared.elsewhere = self.teller.exchange(&mut self.shared.counters);
     }
 
-    fn publish(&mut self) {
+    /// As they are in all cores.
+    pub(super) fn count_connections(&mut self) {
         let counters = &mut self.shared.counters;
         counters.connections_current = self.totals.connections.load(Ordering::Relaxed) as u64;
         counters.connections_total = self.totals.connections_total.load(Ordering::Relaxed);
         counters.connections_rejected = self.totals.connections_rejected.load(Ordering::Relaxed);
+    }
+
+    fn publish(&mut self) {
+        let counters = &mut self.shared.counters;
         if let Some((user_us, system_us)) = crate::clock::cpu_times_us() {
             counters.cpu_user_us = user_us;
             counters.cpu_system_us = system_us;

@@ -305,3 +305,19 @@ fn many_that_come_at_once_are_taken_some_in_a_turn() {
         assert_eq!(taken, [ACCEPTED_PER_TURN, 2 * ACCEPTED_PER_TURN, come.len()]);
     }
 }
+
+#[test]
+fn who_asks_how_many_are_connected_is_one_of_them() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("here");
+    let listener = Listener::bind(&Address::Unix(path.clone())).expect("a socket");
+    let listeners = Listeners { sockets: vec![(listener, Kind::Redis)], forward: None };
+    let mut core = World::with(ROOM_BYTES, Settings::default(), listeners).core;
+    let mut come = Vec::new();
+    for count in 1..=2 {
+        come.push(UnixStream::connect(&path).expect("it listens"));
+        core.accept(0);
+        let counters = &core.shared.counters;
+        assert_eq!((counters.connections_current, counters.connections_total), (count, count));
+    }
+}
