@@ -278,7 +278,7 @@ impl Neighbours {
     /// Ends what was asked too long ago. The other gateway owes an answer all the same: were it not counted, one that
     /// is behind would be asked more and more.
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Outcome> {
-        // One that was asked again has less time left than those before it.
+        // All are looked at: tags are not in the order of deadlines, as what is asked again keeps its own.
         let asked = self.neighbours.values_mut().flat_map(|neighbour| neighbour.asked.values_mut());
         let late = asked.filter(|asked| asked.until_us <= now_us).filter_map(|asked| asked.waiter.take());
         let outcome =
@@ -449,7 +449,7 @@ impl Neighbour {
                     outcomes.extend(self.take_asked(now_us, frame.tag, false).map(Outcome::NotOwner));
                 }
                 Kind::Hello | Kind::Ask | Kind::Welcome => {
-                    return Err(Problem::Foreign("a message that only askers send"));
+                    return Err(Problem::Foreign("a message out of order"));
                 }
             }
         }

@@ -101,7 +101,6 @@ fn unknown_subcommand(container: &str, word: &[u8]) -> CommandError {
     CommandError::owned(text)
 }
 
-/// Answers a HELP subcommand: the heading, the lines given, and HELP itself.
 /// At most so many names are answered that take much room each.
 fn bound_names(count: usize) -> Result<(), CommandError> {
     if count > limits::NAMES_MAX { Err(CommandError::TOO_MANY_NAMES) } else { Ok(()) }
@@ -116,6 +115,7 @@ fn glob(pattern: &[u8], case: Case) -> Result<Glob, CommandError> {
     }
 }
 
+/// Answers a HELP subcommand: the heading, the lines given, and HELP itself.
 fn answer_help(call: &mut Call<'_>, container: &str, lines: &[&str]) -> Handled {
     use shorttail_wire::resp::encode;
     encode::array(call.out, lines.len() + 3);
