@@ -1,7 +1,7 @@
 //! One core of a gateway: an epoll loop around engines, client sessions, node sessions and other gateways.
 //!
-//! A turn: take what arrived, of clients and of other cores for a bounded time each, let the engines handle it, hand out
-//! a bounded number of replies, then one write per connection.
+//! A turn: take what arrived, of clients and of other cores for a bounded time each, let the engines handle it, hand
+//! out a bounded number of replies, then one write per connection.
 //!
 //! ```text
 //! clients.rs ----.                     .---- sessions.rs <--> nodes

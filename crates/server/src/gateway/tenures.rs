@@ -244,8 +244,8 @@ impl Tenures {
         self.counted.nodes(self.iter().map(|tenure| &tenure.engine))
     }
 
-    /// What the coordinator is to know. How those ended that it does not name it knows, or does not want to: it told this
-    /// gateway so, and others follow.
+    /// What the coordinator is to know. How those ended that it does not name it knows, or does not want to: it told
+    /// this gateway so, and others follow.
     pub fn shares(&self, now: Now) -> Vec<Share> {
         let running = self.running.values().map(|tenure| tenure.share(now));
         let ended = self.ended.iter().filter(|(_, ended)| ended.is_named);

@@ -127,8 +127,8 @@ impl World {
         self.audit();
     }
 
-    /// All is whole, so as many nodes may lose their memory as the code survives: any, so that what was rebuilt is needed.
-    /// What decayed, or is read wrong, stays with those that it befell.
+    /// All is whole, so as many nodes may lose their memory as the code survives: any, so that what was rebuilt is
+    /// needed. What decayed, or is read wrong, stays with those that it befell.
     fn lose_some(&mut self) {
         if self.is_spoilt {
             return;

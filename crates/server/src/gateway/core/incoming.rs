@@ -1,5 +1,5 @@
-//! What other threads tell a core is taken in its order, and for a bounded time of a turn: thousands of clients of other
-//! cores may ask it much at once. What is left is taken in the next turn, which comes at once.
+//! What other threads tell a core is taken in its order, and for a bounded time of a turn: thousands of clients of
+//! other cores may ask it much at once. What is left is taken in the next turn, which comes at once.
 //!
 //! Must not know: what is told, who tells it.
 
