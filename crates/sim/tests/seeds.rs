@@ -90,12 +90,12 @@ fn missed_of(profile: Profile, counts: &Counts) -> Option<&'static str> {
         Profile::Near => [
             (counts.near_reads > 500, "reads past nodes"),
             (counts.appends_put > 500, "appends that were put into rings"),
-            (counts.misreads > 5, "memory that was read wrong"),
+            (counts.rebuilds > 50, "chunks that were rebuilt"),
         ],
         Profile::Rot => [
             (counts.rotten_bits > 250, "bits that turned over"),
-            (counts.corruptions_found > 5, "damage that was found"),
             (counts.corruptions_repaired > 5, "damage that was mended"),
+            (counts.misreads > 5, "memory that was read wrong"),
         ],
         Profile::Coordinated => [
             (counts.coordinator_crashes > 50 && counts.store_absences > 10, "absences of the coordinator"),
