@@ -60,7 +60,8 @@ pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result
         warn_of_fixed(&running.take_live(said.clone().or(file.coordinator).resolve()?));
         Ok(())
     })?;
-    Ok(shorttail_server::coordinator::run(config)?)
+    // `up` prints what becomes of members.
+    Ok(shorttail_server::coordinator::run(config, lifeline::is_wanted())?)
 }
 
 /// What all roles begin with: the environment checked, the file read, and as much said as these two want.

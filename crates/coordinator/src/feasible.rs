@@ -11,8 +11,12 @@ use shorttail_wire::control::NodeState;
 use crate::coordinator::Coordinator;
 
 impl Coordinator {
-    pub(crate) fn layout_problems(&self) -> impl Iterator<Item = String> {
-        [self.domains_problem(), self.coding_sets_problem(), self.idle_gateways_problem()].into_iter().flatten()
+    /// Each with its kind.
+    pub(crate) fn layout_problems(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let domains = self.domains_problem().map(|text| ("domains", text));
+        let coding_sets = self.coding_sets_problem().map(|text| ("coding-sets", text));
+        let idle = self.idle_gateways_problem().map(|text| ("idle-gateways", text));
+        [domains, coding_sets, idle].into_iter().flatten()
     }
 
     /// Nodes that chunks are put on, or that may return with some: those of each coding set by themselves.

@@ -42,4 +42,5 @@ mod tests;
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};
 pub use numbers::Numbers;
+pub use problems::Problem;
 pub use seat::Seat;

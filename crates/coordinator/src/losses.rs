@@ -23,12 +23,12 @@ use crate::tenures::Tenures;
 
 impl Coordinator {
     /// Partitions whose losses are remembered.
-    pub fn lossy_count(&self) -> u16 {
+    pub(crate) fn lossy_count(&self) -> u16 {
         self.durable.lossy.len() as u16
     }
 
     /// In words, if there are such.
-    pub fn lossy_problem(&self) -> Option<String> {
+    pub(crate) fn lossy_problem(&self) -> Option<String> {
         let lossy = &self.durable.lossy;
         let (count, all, code) = (lossy.len(), self.settings.partition_count, self.settings.code);
         let nodes = lossy.values().max()?;

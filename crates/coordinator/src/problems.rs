@@ -16,6 +16,8 @@ const FULL_PART: u64 = 20;
 /// So much in pieces that no chunk fits in is worth telling, in percent of the memory: some lies about in any store,
 /// and up to 3 are kept for what is not in chunks yet.
 const PIECES_PERCENT: u64 = 10;
+/// The kind of the problem that the operator ends.
+const LOSSES: &str = "losses";
 
 /// How many chunks some stripe may lack at most.
 pub(crate) struct Lacking {
@@ -31,15 +33,38 @@ impl Lacking {
     }
 }
 
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// In one word: the same as long as it lasts, whatever the numbers in its text.
+    pub kind: &'static str,
+    /// For people.
+    pub text: String,
+    /// If it grows, that is worth telling: how far it is.
+    pub extent: u16,
+}
+
 impl Coordinator {
-    pub(crate) fn problems(&self) -> Vec<String> {
+    /// What is wrong now, in the order in which it is to be read.
+    pub fn problems(&self) -> Vec<Problem> {
         let unserved = self.unserved_problem();
         let unreadable = self.unreadable_problem();
         let is_readable = unserved.is_none() && unreadable.is_none();
-        let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
-        let of_nodes = [unserved, unreadable, self.waiting_problem(), self.lossy_problem(), unstored];
-        let of_gateways = [self.cut_off_problem(), self.short_problem(), self.epochs_problem()];
-        of_nodes.into_iter().chain(of_gateways).flatten().chain(self.layout_problems()).collect()
+        let unstored = self.few_nodes_problem(is_readable).map(|text| ("few-nodes", text));
+        let unstored = unstored.or_else(|| self.full_problem().map(|text| ("full", text)));
+        let told = [
+            unserved.map(|text| ("unserved", text)),
+            unreadable.map(|text| (if self.has_unreadable_stripes() { "unreadable" } else { "away" }, text)),
+            self.waiting_problem().map(|text| ("not-given-up", text)),
+            self.lossy_problem().map(|text| (LOSSES, text)),
+            unstored,
+            self.cut_off_problem().map(|text| ("cut-off", text)),
+            self.short_problem().map(|text| ("short-of-nodes", text)),
+            self.epochs_problem().map(|text| ("epochs", text)),
+        ];
+        let extent = |kind: &str| if kind == LOSSES { self.lossy_count() } else { 0 };
+        let all = told.into_iter().flatten().chain(self.layout_problems());
+        all.map(|(kind, text)| Problem { kind, extent: extent(kind), text }).collect()
     }
 
     /// What stripes lack, as members told last.

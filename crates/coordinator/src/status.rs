@@ -54,12 +54,17 @@ impl Coordinator {
                 bytes_per_s: totals.move_bytes_per_s,
                 chunks_stranded: totals.moves_stranded,
             },
-            problems: self.problems(),
+            problems: self.problems().into_iter().map(|problem| problem.text).collect(),
             chaos_allowed: self.settings.allow_chaos,
             coordinator: CoordinatorStatus::default(),
             nodes: self.nodes_kept().map(|(&id, node)| self.node_entry(id, node)).collect(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
         }
+    }
+
+    /// Tenures that ended without being handed over.
+    pub fn tenures_lost_total(&self) -> u64 {
+        self.tenures.lost_total
     }
 
     /// What all gateways counted, also those that are gone; of what is so at present only the living tell: a new owner

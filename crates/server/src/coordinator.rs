@@ -6,6 +6,7 @@
 //!
 //! Must not know: what the machine decides, or what is stored in the cluster.
 
+mod chronicle;
 mod connection;
 mod desk;
 mod metadata;
@@ -36,6 +37,7 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::net::{Accepting, Listener, OtherEnd};
+use chronicle::Chronicle;
 use connection::{Connection, FIRST_BYTES_MAX, ReadEnd, SendEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
@@ -55,13 +57,15 @@ const UNHEARD_MAX: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 }
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 
-/// Runs the coordinator until the process is told to end.
+/// Runs the coordinator until the process is told to end. `is_watched`: whoever started it tells people what becomes of
+/// members.
 ///
 /// # Errors
 /// When an address cannot be listened on or the metadata store can never be used.
-pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
+pub fn run(config: CoordinatorConfig, is_watched: bool) -> anyhow::Result<()> {
     crate::panics::end_the_process();
     let mut server = Server::bind(&config)?;
+    server.is_watched = is_watched;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
     server.run()
 }
@@ -89,6 +93,9 @@ pub struct Server {
     token_next: usize,
     turned_away: TurnedAway,
     hidden: Hidden,
+    /// Of the reign that lasts.
+    chronicle: Option<Chronicle>,
+    is_watched: bool,
     beat_at: Instant,
     admin: Option<std::net::SocketAddr>,
     clock: Clock,
@@ -141,6 +148,8 @@ impl Server {
             token_next: CONNECTION_FIRST,
             turned_away: TurnedAway::default(),
             hidden: Hidden::default(),
+            chronicle: None,
+            is_watched: false,
             beat_at: Instant::now(),
             admin: admin_address,
             clock,
@@ -363,14 +372,7 @@ impl Server {
     /// Gives the machine an input. What it says is done at the end of the turn: once of many inputs.
     fn handle(&mut self, input: Input) {
         let now = self.now();
-        let lossy_count = |seat: &Seat| seat.machine().map_or(0, Coordinator::lossy_count);
-        let before = lossy_count(&self.seat);
         self.seat.handle(now, input);
-        if lossy_count(&self.seat) > before
-            && let Some(problem) = self.seat.machine().and_then(Coordinator::lossy_problem)
-        {
-            tracing::warn!("{problem}");
-        }
     }
 
     /// Does what the machine says, in order, as far as everything before it is saved. It may find that connections
@@ -414,10 +416,18 @@ impl Server {
             return;
         }
         self.beat_at = now + BEAT;
+        self.log_changes(now);
         if self.leads() {
             let members = self.connections.iter().filter(|(_, connection)| connection.is_welcome);
             let members: Vec<usize> = members.map(|(&token, _)| token).collect();
             members.into_iter().for_each(|token| self.send(token, &FromCoordinator::Beat));
+        }
+    }
+
+    fn log_changes(&mut self, now: Instant) {
+        if let (Some(machine), Some(chronicle)) = (self.seat.machine(), &mut self.chronicle) {
+            let lines = chronicle.note(now, &machine.view(), machine.tenures_lost_total(), &machine.problems());
+            lines.iter().for_each(|line| line.log(self.is_watched));
         }
     }
 

@@ -82,7 +82,7 @@ mod tests {
             }
             "coordinator" => {
                 let options = CoordinatorOptions { listen, ..CoordinatorOptions::default() };
-                coordinator::run(options.resolve()?)
+                coordinator::run(options.resolve()?, false)
             }
             _ => single::run(single::tests::options(Path::new("/nonexistent/shorttail"))),
         }

@@ -1,10 +1,13 @@
 //! What this coordinator does when it begins to lead, or another one does.
 
+use std::time::Instant;
+
 use anyhow::Context;
 use shorttail_coordinator::DurableChoice;
 use shorttail_coordinator::candidate::{News, State};
 
 use super::Server;
+use super::chronicle::Chronicle;
 use crate::random::random_u64;
 
 pub(super) const STORE_SILENT: &str = "the metadata store does not answer";
@@ -91,6 +94,7 @@ impl Server {
         let epoch = self.seat.begin_reign(now, number, state, identity, until_us).map_err(anyhow::Error::msg)?;
         tracing::info!(coordinator = self.about.name, epoch, is_new, "leads");
         self.about.leader = Some(self.about.name.clone());
+        self.chronicle = self.seat.machine().map(|machine| Chronicle::begin(Instant::now(), &machine.view()));
         self.put_out();
         Ok(())
     }
@@ -111,6 +115,7 @@ impl Server {
     /// end of its channel.
     fn end_reign(&mut self) -> bool {
         let has_reigned = self.seat.end_reign();
+        self.chronicle = None;
         if has_reigned {
             self.connections.clear();
             self.ordered.clear();
