@@ -200,7 +200,8 @@ impl Coordinator {
         };
         Some(format!(
             "{} away{beside}, and {code} survives the loss of {tolerance}: objects that lack more chunks cannot be read until \
-             they are all back; start again what has its memory in a file, let run what was stopped",
+             they are all back; start again what has its memory in a file, let run what was stopped; what a node had that \
+             died without such a file is lost: start it empty with its number (`--id`)",
             nodes_are(away)
         ))
     }

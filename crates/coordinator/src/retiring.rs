@@ -239,9 +239,10 @@ impl Coordinator {
         };
         let code = self.settings.code;
         let why = if self.could_be_rebuilt() {
+            // Owners may have told of what was given up a moment ago, or not: then it counts twice.
             let lost = self.lost_at_worst(*first);
             format!(
-                "stripes may have lost {lost} chunks already and {code} survives the loss of {}: start {them} again",
+                "stripes may have lost up to {lost} chunks already and {code} survives the loss of {}: start {them} again",
                 code.tolerance()
             )
         } else {

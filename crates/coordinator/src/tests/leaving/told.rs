@@ -221,3 +221,21 @@ fn partitions_that_nobody_serves_are_a_problem() {
     let problems = cluster.problems();
     assert!(problems[0].starts_with("no gateway is alive: nobody serves"), "{problems:?}");
 }
+
+/// What was given up a moment ago may count twice, and is not said to be lost for sure.
+#[test]
+fn what_may_be_lost_is_told_as_the_most_that_it_can_be() {
+    let mut cluster = Cluster::new(8);
+    cluster.counts(&[], 0);
+    (0..3).for_each(|id| cluster.die(id));
+    let problems = cluster.problems().join("\n");
+    assert!(
+        problems.contains("died without such a file is lost: start it empty with its number (`--id`)"),
+        "{problems}"
+    );
+    cluster.pass_telling(RETIRE_AFTER_MS + 1_000, 3, &[], 0);
+    cluster.counts(&[], 2);
+    let problems = cluster.problems().join("\n");
+    let why = "node 2 is away for long and is not given up, as stripes may have lost up to 4 chunks already";
+    assert!(problems.contains(why), "{problems}");
+}
