@@ -122,6 +122,11 @@ impl Coordinator {
         !status.nodes.is_empty() && !suffices
     }
 
+    /// Those of these that a gateway reaches, as it told last.
+    pub(crate) fn reached_of(&self, id: u16, nodes: &BTreeSet<u16>) -> BTreeSet<u16> {
+        self.gateways.get(&id).map(|member| &reached(&member.status) & nodes).unwrap_or_default()
+    }
+
     fn nodes_alive(&self) -> BTreeSet<u16> {
         self.nodes_kept().filter(|(_, node)| node.presence.is_alive()).map(|(&id, _)| id).collect()
     }
@@ -165,9 +170,9 @@ impl Coordinator {
         self.gateways.get(&id).is_some_and(|member| member.reach.is_sound(now))
     }
 
-    /// How many nodes a gateway reaches, as it told last.
+    /// How many of the nodes that count in [`Coordinator::reach_needed`] a gateway reaches, as it told last.
     pub(crate) fn reached_count(&self, id: u16) -> usize {
-        self.gateways.get(&id).map_or(0, |member| reached(&member.status).len())
+        self.reached_of(id, &self.voters_wanted().into_iter().map(|(node, _)| node).collect()).len()
     }
 
     pub(crate) fn is_cut_off(&self, id: u16) -> bool {

@@ -118,3 +118,24 @@ fn who_is_drained_has_a_voice_as_soon_as_an_owner_uses_it() {
         assert_eq!(cluster.voter_counts(), voters, "{state:?}");
     }
 }
+
+#[test]
+fn a_node_that_is_drained_is_none_that_is_to_be_reached() {
+    let mut cluster = Cluster::new(9);
+    cluster.drain(8).expect("enough others");
+    cluster.reports(8, 0, 0);
+    (0..2).for_each(|_| cluster.counts(&[(8, 0)], 0));
+    assert_eq!(cluster.voter_counts(), [8]);
+    cluster.scene.watcher = None;
+    for _ in 0..SHORT_MS_MAX / HEARTBEAT_MS + 2 {
+        let nodes = cluster.nodes.clone();
+        cluster.scene.pass_ms(HEARTBEAT_MS, &nodes);
+        let seen = |id| NodeSeen { id, connected: id >= 3, chunks_left: Some(0), ..NodeSeen::default() };
+        let (nodes, standings) = ((0..9).map(seen).collect(), cluster.standings(TenureState::Serving));
+        let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
+        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+    }
+    let problems = cluster.problems();
+    let why = "gateway 0 reaches 5 of 8 nodes, and 6 are needed";
+    assert!(problems.len() == 1 && problems[0].starts_with(why), "{problems:?}");
+}
