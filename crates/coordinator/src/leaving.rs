@@ -36,12 +36,14 @@ impl Coordinator {
         self.nodes.iter().filter(|(id, _)| !self.is_removed(**id))
     }
 
-    /// As many as the cluster began with, without those taken out, and at least what a stripe needs.
+    /// As many as the cluster began with, without those taken out, and at least those that are left and what a stripe
+    /// needs.
     pub(crate) fn node_count_expected(&self) -> u16 {
         let removed = self.durable.nodes.values().filter(|node| node.removed).count() + self.durable.removed.count();
         let removed = u16::try_from(removed).unwrap_or(u16::MAX);
         let needed = (self.settings.code.chunk_count() as u16).min(self.settings.node_count_expected);
-        self.settings.node_count_expected.saturating_sub(removed).max(needed)
+        let kept = u16::try_from(self.nodes_kept().count()).unwrap_or(u16::MAX);
+        self.settings.node_count_expected.saturating_sub(removed).max(kept).max(needed)
     }
 
     /// Nodes that are to stay and are alive.

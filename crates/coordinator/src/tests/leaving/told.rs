@@ -239,3 +239,19 @@ fn what_may_be_lost_is_told_as_the_most_that_it_can_be() {
     let why = "node 2 is away for long and is not given up, as stripes may have lost up to 4 chunks already";
     assert!(problems.contains(why), "{problems}");
 }
+
+#[test]
+fn nodes_that_replace_others_are_expected() {
+    let mut cluster = Cluster::new(8);
+    let expected = |cluster: &Cluster| cluster.scene.coordinator.status().nodes_expected;
+    for id in 0..4 {
+        let (connection, joined) = cluster.scene.node(node(1, Some(8 + id)));
+        joined.expect("let in");
+        cluster.nodes.push(connection);
+        cluster.drain(id).expect("enough others");
+        cluster.reports(id, 0, 0);
+        (0..2).for_each(|_| cluster.counts(&[(id, 0)], 0));
+        cluster.remove(id, false).expect("it is empty");
+        assert_eq!(expected(&cluster), 8);
+    }
+}
