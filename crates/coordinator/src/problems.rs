@@ -50,7 +50,8 @@ impl Coordinator {
         let unserved = self.unserved_problem();
         let unreadable = self.unreadable_problem();
         let is_readable = unserved.is_none() && unreadable.is_none();
-        let unstored = self.few_nodes_problem(is_readable).map(|text| ("few-nodes", text));
+        let few_nodes = self.few_nodes_problem(is_readable).or_else(|| self.few_reached_problem());
+        let unstored = few_nodes.map(|text| ("few-nodes", text));
         let unstored = unstored.or_else(|| self.full_problem().map(|text| ("full", text)));
         let told = [
             unserved.map(|text| ("unserved", text)),
@@ -215,6 +216,28 @@ impl Coordinator {
                 "only {alive} nodes are alive and a stripe needs {needed}: {served}nothing new is stored; start nodes"
             )
         })
+    }
+
+    /// Owners may miss nodes that are heard here, or are not late enough yet to be dead: then they store nothing.
+    fn few_reached_problem(&self) -> Option<String> {
+        let (needed, nodes) = (self.settings.code.chunk_count(), self.nodes_to_store_on());
+        let is_told = |id: u16| self.is_cut_off(id) || self.is_short(id, self.now_us);
+        let serving = self.alive_gateways().filter(|&id| !is_told(id) && self.is_settled_owner(id));
+        let reached = serving.map(|id| (id, self.reached_of(id, &nodes)));
+        let short: Vec<_> = reached.filter(|(_, reached)| reached.len() < needed).collect();
+        if short.is_empty() || nodes.len() < needed {
+            return None;
+        }
+        let missed = nodes.iter().filter(|node| short.iter().any(|(_, reached)| !reached.contains(node)));
+        let missed: Vec<String> = missed.map(u16::to_string).collect();
+        let told =
+            |(id, reached): &(u16, BTreeSet<u16>)| format!("gateway {id} reaches {} of {}", reached.len(), nodes.len());
+        Some(format!(
+            "{} nodes and a stripe needs {needed}: nothing new is stored in what it owns; let run what was stopped of nodes \
+             {}, start what died, or see to the network",
+            short.iter().map(told).collect::<Vec<_>>().join(", "),
+            missed.join(", ")
+        ))
     }
 
     /// Whether memory suffices only those know who store: it may lie in pieces, or be kept for others.

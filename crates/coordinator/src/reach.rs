@@ -27,7 +27,7 @@ use shorttail_wire::control::{GatewayStatus, Standing, TenureState, Terms};
 
 use crate::coordinator::Coordinator;
 use crate::durable::{DurableTenure, DurableVoter};
-use crate::limits::{SHORT_MS_MAX, UNPROVEN_MS_MAX};
+use crate::limits::{REACH_TOLD_MS, SHORT_MS_MAX, UNPROVEN_MS_MAX};
 
 /// What a gateway tells of nodes, over time.
 #[derive(Clone, Debug, Default)]
@@ -122,9 +122,22 @@ impl Coordinator {
         !status.nodes.is_empty() && !suffices
     }
 
+    /// Nodes that are heard and take new chunks.
+    pub(crate) fn nodes_to_store_on(&self) -> BTreeSet<u16> {
+        self.nodes_alive().into_iter().filter(|&id| !self.is_draining(id)).collect()
+    }
+
     /// Those of these that a gateway reaches, as it told last.
     pub(crate) fn reached_of(&self, id: u16, nodes: &BTreeSet<u16>) -> BTreeSet<u16> {
         self.gateways.get(&id).map(|member| &reached(&member.status) & nodes).unwrap_or_default()
+    }
+
+    /// Does it serve something, tell of nodes, and has it had the time to connect with them?
+    pub(crate) fn is_settled_owner(&self, id: u16) -> bool {
+        self.gateways.get(&id).is_some_and(|member| {
+            let serves = member.status.standings.iter().any(|standing| standing.state == TenureState::Serving);
+            serves && !member.status.nodes.is_empty() && self.now_us >= member.since_us + REACH_TOLD_MS * 1000
+        })
     }
 
     fn nodes_alive(&self) -> BTreeSet<u16> {
