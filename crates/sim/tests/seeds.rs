@@ -109,12 +109,14 @@ fn missed_of(profile: Profile, counts: &Counts) -> Option<&'static str> {
         ],
         Profile::Lossy => [
             (counts.losses > 25, "nodes that lost answers"),
-            (counts.prompt.count > 500, "operations with a bound"),
-            (true, ""),
+            (counts.rebuilds > 25, "chunks that were rebuilt"),
+            (counts.degraded_reads > 50, "reads past a node"),
         ],
-        Profile::Prompt => {
-            [(counts.prompt.count > 500, "operations with a bound"), (counts.stalls > 25, "stalls"), (true, "")]
-        }
+        Profile::Prompt => [
+            (counts.prompt.count > 500, "operations with a bound"),
+            (counts.stalls > 25, "stalls"),
+            (counts.slowdowns > 10, "slow nodes"),
+        ],
         _ => return None,
     };
     is_enough.into_iter().find(|(is_enough, _)| !is_enough).map(|(_, what)| what)
