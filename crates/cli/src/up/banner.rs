@@ -42,7 +42,8 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
     }
     let pids: Vec<String> = running.iter().map(|node| node.pid.to_string()).collect();
     lines.push(format!("  nodes      pids {}", pids.join(" ")));
-    lines.extend(not_started_line(&away).or_else(|| kill_line(config, &pids)));
+    let not_started = not_started(&away).map(|line| format!("             {line}"));
+    lines.extend(not_started.or_else(|| kill_line(config, &pids)));
     lines.push(ready_line(gateway, status));
     lines.join("\n")
 }
@@ -65,7 +66,7 @@ fn summary(config: &UpConfig, node_count: usize) -> String {
 }
 
 /// Members that an earlier run started and this one does not.
-fn not_started_line(away: &[&NodeStatusEntry]) -> Option<String> {
+pub fn not_started(away: &[&NodeStatusEntry]) -> Option<String> {
     let missed = away.iter().filter(|node| node.state == NodeState::Dead);
     let missed: Vec<String> = missed.map(|node| node.id.to_string()).collect();
     let (who, whose) = match missed.as_slice() {
@@ -73,9 +74,7 @@ fn not_started_line(away: &[&NodeStatusEntry]) -> Option<String> {
         [one] => (format!("node {one}, a member, is"), "it"),
         _ => (format!("nodes {}, members, are", missed.join(", ")), "them"),
     };
-    Some(format!(
-        "             {who} not started: start the cluster with more --nodes, or take {whose} out (shorttail remove -h)"
-    ))
+    Some(format!("{who} not started: start the cluster with more --nodes, or take {whose} out (shorttail remove -h)"))
 }
 
 fn kill_line(config: &UpConfig, pids: &[String]) -> Option<String> {

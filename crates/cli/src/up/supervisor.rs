@@ -324,7 +324,16 @@ impl Supervisor {
     fn handle_waiting(&self, status: Option<&ClusterStatus>) {
         if !self.is_ready {
             lines::warn(&format!("shorttail: still waiting: {}", self.found(status)));
+            self.reasons(status).iter().for_each(|reason| lines::warn(&format!("shorttail: {reason}")));
         }
+    }
+
+    /// Why the cluster does not serve yet, as far as the coordinator knows.
+    pub(super) fn reasons(&self, status: Option<&ClusterStatus>) -> Vec<String> {
+        let Some(status) = status.filter(|status| !status.is_standby()) else { return Vec::new() };
+        let away: Vec<_> = status.nodes.iter().filter(|node| !node.state.is_alive()).collect();
+        let problems = status.problems.iter().map(|problem| format!("problem: {problem}"));
+        problems.chain(banner::not_started(&away)).collect()
     }
 
     /// How far the cluster is.
@@ -353,7 +362,8 @@ impl Supervisor {
     fn handle_not_serving(&mut self, status: Option<&ClusterStatus>) -> anyhow::Result<()> {
         let found = self.found(status);
         if !self.is_ready {
-            bail!("the cluster does not serve after {} s: {found}", START_WITHIN.as_secs());
+            let why: String = self.reasons(status).iter().map(|reason| format!("\n{reason}")).collect();
+            bail!("the cluster does not serve after {} s: {found}{why}", START_WITHIN.as_secs());
         }
         self.screen.erase();
         lines::warn(&format!("shorttail: not all gateways serve again yet: {found}"));

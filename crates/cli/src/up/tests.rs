@@ -8,7 +8,7 @@ use clap::Parser;
 use shorttail_server::config::{
     ConfigFile, CoordinatorConfig, GatewayConfig, LogLevel, MetadataPlace, Size, Text, UpConfig, UpOptions,
 };
-use shorttail_wire::control::{ClusterStatus, CoordinatorStatus};
+use shorttail_wire::control::{ClusterStatus, CoordinatorStatus, NodeState, NodeStatusEntry};
 
 use super::plan::{Part, Plan};
 use super::run_dir::RunDir;
@@ -242,6 +242,13 @@ fn it_is_said_what_a_cluster_waits_for() {
     assert_eq!(supervisor.found(Some(&status)), "the metadata store etcd cannot be used (refused)");
     status.coordinator.metadata_problem = None;
     assert!(supervisor.found(Some(&status)).starts_with("0 of 8 nodes"));
+    let dead = NodeStatusEntry { id: 8, state: NodeState::Dead, ..NodeStatusEntry::default() };
+    let asked = CoordinatorStatus { leading: true, ..status.coordinator.clone() };
+    let known = ClusterStatus { nodes: vec![dead], problems: vec!["why".into()], coordinator: asked, ..status.clone() };
+    let reasons = supervisor.reasons(Some(&known));
+    assert!(reasons.len() == 2 && reasons[0] == "problem: why", "{reasons:?}");
+    assert!(reasons[1].starts_with("node 8, a member, is not started: "), "{reasons:?}");
+    assert_eq!(supervisor.reasons(None), [""; 0]);
     status.coordinator.leader = Some("b:1".into());
     assert!(supervisor.found(Some(&status)).starts_with("the coordinator stands by, since b:1, leads"));
 }
