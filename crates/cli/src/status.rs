@@ -33,6 +33,9 @@ pub fn table(status: &ClusterStatus) -> String {
         return out;
     }
     put(&mut out, format_args!("cluster {}  {}  {} partitions", status.cluster_id, status.code, status.partitions));
+    if let Some(line) = missed_line(status) {
+        put(&mut out, format_args!("{line}"));
+    }
     put(&mut out, format_args!("{}", objects_line(status)));
     put(&mut out, format_args!("{}", repair_line(&status.repair, is_known(status))));
     for line in move_lines(status) {
@@ -91,6 +94,12 @@ fn node_table(nodes: &[NodeStatusEntry]) -> String {
     let rest = ["memory", "p50", "p99", "redirects", "pid", "address"];
     let heads: Vec<&str> = ["node", "state"].into_iter().chain(has_domains.then_some("domain")).chain(rest).collect();
     columns(&heads, rows)
+}
+
+/// Nodes that are meant to be there and are not.
+fn missed_line(status: &ClusterStatus) -> Option<String> {
+    let (alive, expected) = (status.repair.nodes_alive, status.nodes_expected);
+    (alive < expected).then(|| format!("{alive} of {expected} nodes are alive"))
 }
 
 /// What is stored is known while a gateway tells of it.
@@ -275,6 +284,16 @@ mod tests {
             |metadata: &str| coordinator_line(&CoordinatorStatus { metadata: metadata.into(), ..Default::default() });
         assert!(line("nowhere").ends_with("metadata is kept nowhere"), "{}", line("nowhere"));
         assert!(line("/var/lib/s").ends_with("metadata is kept in /var/lib/s"), "{}", line("/var/lib/s"));
+    }
+
+    #[test]
+    fn nodes_that_are_not_there_yet_are_told() {
+        let with = |nodes_alive| {
+            let repair = RepairStatus { nodes_alive, nodes_needed: 6, ..RepairStatus::default() };
+            table(&ClusterStatus { nodes_expected: 7, repair, ..cluster() })
+        };
+        assert!(with(6).lines().nth(1).is_some_and(|line| line == "6 of 7 nodes are alive"), "{}", with(6));
+        assert!(!with(7).contains("of 7 nodes"), "{}", with(7));
     }
 
     #[test]
