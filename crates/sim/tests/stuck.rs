@@ -43,7 +43,7 @@ fn chunks_of_lost_stripes_that_keep_a_node_from_being_drained_are_told() {
     let mut config = SimConfig { node_memory_bytes: 8 << 20, audit_events: 100_000, ..nodes_of("rs:2+1", 6) };
     config.share(1);
     (config.coordinated, config.lease) = (true, Some(LeaseConfig::USUAL));
-    let mut world = cluster_of(config, 1);
+    let mut world = cluster_of(config, 2);
     store(&mut world, 0..3_000, SMALL_BYTES);
     crash_for_good(&mut world, &[0, 1]);
     // The second one is waited for, as stripes may lack a chunk of the first.
@@ -161,7 +161,7 @@ fn what_an_unsteady_node_had_is_rebuilt_elsewhere() {
     let mut config = SimConfig { repair_bytes_per_s: 10_000, audit_events: 10_000, ..nodes_of("rs:4+2", 9) };
     config.share(1);
     (config.coordinated, config.lease) = (true, Some(LeaseConfig::USUAL));
-    let mut world = cluster_of(config, 3);
+    let mut world = cluster_of(config, 2);
     store(&mut world, 0..150, STRIPED_BYTES);
     let mut missed = Vec::new();
     for _ in 0..20 {
