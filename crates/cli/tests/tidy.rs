@@ -326,6 +326,25 @@ fn each_module_of_the_engine_is_in_its_group() {
     }
 }
 
+/// Where one program has all tests of a crate from outside, a file that it does not name would be run by nobody.
+#[test]
+fn each_file_of_tests_is_in_a_program() {
+    let mut complaints = Vec::new();
+    let mut programs = 0;
+    for name in crate_names() {
+        let directory = root().join("crates").join(&name);
+        let Ok(main) = fs::read_to_string(directory.join("tests/main.rs")) else { continue };
+        programs += 1;
+        let manifest = read(&directory.join("Cargo.toml"));
+        let is_own = |module: &String| module == "main" || manifest.contains(&format!("name = \"{module}\"\n"));
+        let files: BTreeSet<String> = beside(&directory.join("tests")).into_iter().filter(|it| !is_own(it)).collect();
+        let missed = files.symmetric_difference(&declared(&main)).cloned().collect::<Vec<_>>();
+        complaints.extend(missed.iter().map(|module| format!("crates/{name}/tests: {module}")));
+    }
+    assert!(programs >= 4, "{programs}");
+    assert_none(&complaints);
+}
+
 /// `bench transitions` goes by what gateways log and shares no code with them.
 #[test]
 fn the_log_has_the_words_that_are_measured_by() {
