@@ -31,6 +31,8 @@ fn a_connection_that_ends_alone_is_a_death_soon() {
     stage.scene.pass_ms(100, &[]);
     let owners = stage.owners();
     stage.close(ids[1]);
+    let due_us = stage.scene.coordinator.poll_deadline();
+    assert_eq!(due_us, Some(stage.scene.now.mono_us + ENDED_TOGETHER_MS * 1000), "whoever else is heard");
     stage.scene.pass_ms(ENDED_TOGETHER_MS - 1, &[]);
     assert_eq!(stage.owners(), owners);
     stage.scene.pass_ms(1, &[]);
