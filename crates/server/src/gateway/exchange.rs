@@ -42,7 +42,7 @@ use super::neighbours::{Identity, Neighbours, NotAsked, Outcome};
 use super::table::{Owner, Table};
 use super::tenures::Tenures;
 use super::waiting::{
-    BEHIND_US_MAX, NEWS_US_MAX, REST_US, STATS_WAIT_US_MAX, WAIT_US_MAX, Waiter, Waiting, WaitingTotal,
+    BEHIND_US_MAX, Lane, NEWS_US_MAX, REST_US, STATS_WAIT_US_MAX, WAIT_US_MAX, Waiter, Waiting, WaitingTotal,
 };
 use super::writes::Writes;
 use crate::net::Outlet;
@@ -87,8 +87,8 @@ pub struct Exchange {
     over: Vec<Engine>,
     neighbours: Neighbours,
     waiting: Waiting,
-    /// Partitions of which some wait for an owner that answers less than it is to be asked; since when.
-    behind: BTreeMap<u16, u64>,
+    /// Lanes of which some wait for an owner that answers less than it is to be asked; since when.
+    behind: BTreeMap<Lane, u64>,
     followers: Followers,
     /// By partition: requests that another core was asked and did not answer.
     passed: Vec<u32>,
@@ -232,7 +232,16 @@ impl Exchange {
 
     fn wait(&mut self, waiter: Waiter) {
         if !self.waiting.is_full() {
-            self.waiting.put(waiter);
+            // Reads and writes wait apart; those of one client on one key must not change places by that. For another
+            // gateway's clients that gateway sees to it.
+            if waiter.may_travel {
+                self.followers.enter(&waiter);
+            }
+            if self.followers.may_go(waiter.number) {
+                self.waiting.put(waiter);
+            } else {
+                self.followers.hold(waiter);
+            }
         } else if waiter.may_travel {
             self.refuse(&waiter, StoreError::Overloaded);
         } else {
@@ -290,7 +299,7 @@ impl Exchange {
             return match self.neighbours.ask(now.mono_us, owner.gateway, waiter)? {
                 NotAsked::Away(waiter) => {
                     // It, or who follows it, may do in no time what waits by then.
-                    self.behind.remove(&waiter.ask.partition);
+                    self.behind.remove(&Lane::of(&waiter.ask));
                     Some(waiter)
                 }
                 NotAsked::Behind(waiter) => self.wait_for_one_behind(now, waiter),
@@ -321,7 +330,7 @@ impl Exchange {
     /// Back, if it may wait on. Its owner is behind with what it was asked, and would do what waited for long too late.
     fn wait_for_one_behind(&mut self, now: Now, waiter: Waiter) -> Option<Waiter> {
         // What waited while nobody owned the partition, or its owner was away, has this time from then on.
-        let since_us = *self.behind.entry(waiter.ask.partition).or_insert(now.mono_us);
+        let since_us = *self.behind.entry(Lane::of(&waiter.ask)).or_insert(now.mono_us);
         let came_us = waiter.deadline_us.saturating_sub(WAIT_US_MAX);
         if now.mono_us < since_us.max(came_us) + BEHIND_US_MAX {
             return Some(waiter);
@@ -335,13 +344,13 @@ impl Exchange {
         now.mono_us.checked_sub(NEWS_US_MAX).is_some_and(|before_us| self.tenures.has_ended(epoch, before_us))
     }
 
-    /// Tries those that wait again, partition by partition, in their order.
+    /// Tries those that wait again, lane by lane, in their order.
     pub fn place_waiting(&mut self, now: Now) {
         if self.waiting.is_empty() || !std::mem::take(&mut self.may_place) {
             return;
         }
-        for partition in self.waiting.partitions() {
-            while let Some(waiter) = self.waiting.take_first(partition, now.mono_us) {
+        for lane in self.waiting.lanes() {
+            while let Some(waiter) = self.waiting.take_first(lane, now.mono_us) {
                 if let Some(waiter) = self.place(now, waiter) {
                     self.waiting.put(waiter);
                     break;
@@ -349,7 +358,7 @@ impl Exchange {
             }
         }
         self.take_loose(now);
-        self.behind.retain(|&partition, _| self.waiting.has_of(partition));
+        self.behind.retain(|&lane, _| self.waiting.has_of(lane));
     }
 
     fn is_own(&self, partition: u16) -> bool {
@@ -456,7 +465,7 @@ impl Exchange {
 
     /// Could an engine of this core have begun to serve?
     fn has_waiting_for_own(&self) -> bool {
-        self.waiting.partitions().into_iter().any(|partition| self.is_own(partition))
+        self.waiting.lanes().into_iter().any(|lane| self.is_own(lane.partition))
     }
 
     pub fn take_terms(&mut self, now: Now, terms: &[Terms]) {

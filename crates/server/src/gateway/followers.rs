@@ -1,15 +1,17 @@
-//! Keeps the commands of one connection on one key in their order when some of them are asked of another gateway.
+//! Keeps the commands of one connection on one key in their order when some of them are asked of another gateway, or
+//! wait until somebody can be.
 //!
 //! An owner here takes them one after the other. Another gateway may refuse the first and, a moment later, accept the
-//! second; or the connection to it breaks between them. So a command follows those of its connection on its key that
-//! were asked elsewhere: it is held until they are answered. Reads do not follow reads.
+//! second; or the connection to it breaks between them; and reads wait apart from writes. So a command follows those of
+//! its connection on its key that were asked elsewhere or wait: it is held until they are answered, or an owner here
+//! has them. Reads do not follow reads.
 //!
 //! ```text
 //! connection 7, key a:   SET (asked) <- GET (held), GET (held) <- SET (held)
 //! SET answered:                         GET (asked), GET (asked) <- SET (held)
 //! ```
-//! What comes back unanswered keeps its place. Nothing is noted of commands that never leave this gateway, unless one
-//! before them did.
+//! What comes back unanswered keeps its place. Nothing is noted of commands that an owner here takes at once, unless
+//! one before them is noted.
 //!
 //! Must not know: who owns what, when a request is asked.
 
@@ -48,7 +50,7 @@ impl Followers {
         self.entered.is_empty()
     }
 
-    /// Notes a request that goes elsewhere, unless it is noted.
+    /// Notes a request that goes elsewhere or waits, unless it is noted.
     pub fn enter(&mut self, waiter: &Waiter) {
         if self.entered.contains_key(&waiter.number) {
             return;

@@ -31,7 +31,7 @@ use super::limits::{
     UNCONFIRMED_MS_MAX,
 };
 use super::peers::SESSION_TOKENS_END;
-use super::waiting::{WAIT_US_MAX, Waiter};
+use super::waiting::{Lane, WAIT_US_MAX, Waiter};
 use crate::config::Address;
 use crate::net::{Link, ReadEnd, Shortage, Stream};
 
@@ -59,7 +59,7 @@ pub enum Outcome {
 /// A request that another gateway is not asked now, and why.
 #[derive(Debug)]
 pub enum NotAsked {
-    /// It cannot be reached, or has not begun to answer of this partition.
+    /// It cannot be reached, or has not begun to answer of this lane.
     Away(Waiter),
     /// It answers, and less than it is to be asked.
     Behind(Waiter),
@@ -72,8 +72,8 @@ struct Asked {
     waiter: Option<Waiter>,
     /// It is waited for until then: beyond the deadline that it came with, while it leaves or its answer arrives.
     until_us: u64,
-    partition: u16,
-    /// For how much of its partition's [`Pace`] it counts.
+    lane: Lane,
+    /// For how much of its lane's [`Pace`] it counts.
     weight: usize,
     /// Its place in the stream, and its bytes there.
     at: u64,
@@ -96,8 +96,7 @@ struct Neighbour {
     asked: BTreeMap<u64, Asked>,
     /// Of what is asked.
     asked_bytes: usize,
-    /// By partition.
-    paces: BTreeMap<u16, Pace>,
+    paces: BTreeMap<Lane, Pace>,
     retry_us: u64,
     wait_us: u64,
     /// When it was last said in the log that it refuses this one.
@@ -189,8 +188,8 @@ impl Neighbours {
     pub fn ask(&mut self, now_us: u64, gateway: u16, waiter: Waiter) -> Option<NotAsked> {
         let neighbour = self.neighbours.get_mut(&gateway).filter(|neighbour| neighbour.is_open);
         let Some(neighbour) = neighbour else { return Some(NotAsked::Away(waiter)) };
-        let (has_room, partition) = (neighbour.has_room(), waiter.ask.partition);
-        let pace = neighbour.paces.entry(partition).or_default();
+        let (has_room, lane) = (neighbour.has_room(), Lane::of(&waiter.ask));
+        let pace = neighbour.paces.entry(lane).or_default();
         pace.look(now_us);
         if !has_room || !pace.has_room() {
             return Some(if pace.answers() { NotAsked::Behind(waiter) } else { NotAsked::Away(waiter) });
@@ -203,7 +202,7 @@ impl Neighbours {
         neighbour.put += bytes as u64;
         neighbour.asked_bytes += bytes;
         let until_us = waiter.deadline_us;
-        neighbour.asked.insert(self.tag_next, Asked { waiter: Some(waiter), until_us, partition, weight, at, bytes });
+        neighbour.asked.insert(self.tag_next, Asked { waiter: Some(waiter), until_us, lane, weight, at, bytes });
         self.tag_next += 1;
         None
     }
@@ -398,7 +397,7 @@ impl Neighbour {
     fn take_asked(&mut self, now_us: u64, tag: u64, is_done: bool) -> Option<Waiter> {
         let asked = self.asked.remove(&tag)?;
         self.asked_bytes -= asked.bytes;
-        if let Some(pace) = self.paces.get_mut(&asked.partition) {
+        if let Some(pace) = self.paces.get_mut(&asked.lane) {
             pace.look(now_us);
             pace.take(asked.weight, is_done);
         }

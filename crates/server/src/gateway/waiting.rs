@@ -1,16 +1,18 @@
 //! Requests that nobody can take at present: their partition has no owner, or it is still taking over, or
 //! cannot be reached.
 //!
-//! Those of one partition keep their order, also when some come back that were asked in vain.
+//! Those of one [`Lane`] keep their order, also when some come back that were asked in vain.
 //!
 //! Must not know: why a request waits.
 
 use std::collections::BTreeMap;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shorttail_gateway::engine::Token;
 use shorttail_gateway::forward::Ask;
+use shorttail_gateway::request::Request;
 
 /// Microseconds for which a request waits: what it takes to find a gateway silent (1.5 s), until what nodes promised it
 /// is over (1 s), and to take over. An error in time is better than a later answer.
@@ -38,13 +40,34 @@ pub const REST_US: u64 = 20_000;
 pub struct Waiter {
     pub token: Token,
     pub ask: Ask,
-    /// Place among those of its partition: in the order in which they came.
+    /// Place among those of its lane: in the order in which they came.
     pub number: u64,
     pub deadline_us: u64,
     /// Not to be tried before.
     pub rests_until_us: u64,
     /// May another gateway be asked? Not, if another one asked.
     pub may_travel: bool,
+}
+
+/// Requests that wait for each other: reads of a partition are not to wait because writes to it cannot be done. What
+/// is asked about all keys goes with the writes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Lane {
+    pub partition: u16,
+    is_of_reads: bool,
+}
+
+impl Lane {
+    const MIN: Lane = Lane { partition: 0, is_of_reads: false };
+
+    pub fn of(ask: &Ask) -> Self {
+        let is_of_reads = !ask.is_write() && !matches!(ask.request, Request::Keyspace(_));
+        Lane { partition: ask.partition, is_of_reads }
+    }
+
+    fn places(self) -> RangeInclusive<(Lane, u64)> {
+        (self, 0)..=(self, u64::MAX)
+    }
 }
 
 /// What waits in all cores of a gateway.
@@ -57,7 +80,7 @@ pub struct WaitingTotal {
 #[derive(Debug)]
 pub struct Waiting {
     /// With the bytes that each takes.
-    waiters: BTreeMap<(u16, u64), (Waiter, usize)>,
+    waiters: BTreeMap<(Lane, u64), (Waiter, usize)>,
     total: Arc<WaitingTotal>,
 }
 
@@ -97,38 +120,37 @@ impl Waiting {
         self.waiters.is_empty()
     }
 
-    /// Does one of this partition wait that came before?
+    /// Does one of its lane wait that came before?
     pub fn is_behind(&self, waiter: &Waiter) -> bool {
-        let partition = waiter.ask.partition;
-        self.waiters.range((partition, 0)..(partition, waiter.number)).next().is_some()
+        let lane = Lane::of(&waiter.ask);
+        self.waiters.range((lane, 0)..(lane, waiter.number)).next().is_some()
     }
 
     pub fn put(&mut self, waiter: Waiter) {
         let bytes = waiter.ask.bytes();
         self.total.add(bytes);
-        self.waiters.insert((waiter.ask.partition, waiter.number), (waiter, bytes));
+        self.waiters.insert((Lane::of(&waiter.ask), waiter.number), (waiter, bytes));
     }
 
-    /// Does any of this partition wait?
-    pub fn has_of(&self, partition: u16) -> bool {
-        self.waiters.range((partition, 0)..=(partition, u64::MAX)).next().is_some()
+    pub fn has_of(&self, lane: Lane) -> bool {
+        self.waiters.range(lane.places()).next().is_some()
     }
 
-    /// The partitions of those that wait.
-    pub fn partitions(&self) -> Vec<u16> {
-        let mut partitions = Vec::new();
-        let mut from = Some(0);
+    /// The lanes of those that wait.
+    pub fn lanes(&self) -> Vec<Lane> {
+        let mut lanes = Vec::new();
+        let mut from = Bound::Included((Lane::MIN, 0));
         // From one to the next: of each there may be very many.
-        while let Some((&(partition, _), _)) = from.and_then(|from| self.waiters.range((from, 0)..).next()) {
-            partitions.push(partition);
-            from = partition.checked_add(1);
+        while let Some((&(lane, _), _)) = self.waiters.range((from, Bound::Unbounded)).next() {
+            lanes.push(lane);
+            from = Bound::Excluded((lane, u64::MAX));
         }
-        partitions
+        lanes
     }
 
-    /// The first of a partition, unless it rests.
-    pub fn take_first(&mut self, partition: u16, now_us: u64) -> Option<Waiter> {
-        let (&key, (first, _)) = self.waiters.range((partition, 0)..=(partition, u64::MAX)).next()?;
+    /// The first of a lane, unless it rests.
+    pub fn take_first(&mut self, lane: Lane, now_us: u64) -> Option<Waiter> {
+        let (&key, (first, _)) = self.waiters.range(lane.places()).next()?;
         if first.rests_until_us > now_us {
             return None;
         }
@@ -149,7 +171,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_gateway::request::{KeyspaceRequest, Request, RequestId};
+    use shorttail_gateway::request::{KeyspaceRequest, RequestId};
 
     use super::*;
 
@@ -165,12 +187,17 @@ mod tests {
         }
     }
 
+    /// That of what [`waiter`] asks.
+    fn lane(partition: u16) -> Lane {
+        Lane { partition, is_of_reads: false }
+    }
+
     fn counted(total: &WaitingTotal) -> (usize, bool) {
         (total.count.load(Ordering::Relaxed), total.bytes.load(Ordering::Relaxed) > 0)
     }
 
     #[test]
-    fn those_of_a_partition_keep_their_order() {
+    fn those_of_a_lane_keep_their_order() {
         let mut waiting = Waiting::new(Arc::default());
         assert!(!waiting.is_behind(&waiter(1, 9)));
         for number in [5, 2, 7] {
@@ -180,11 +207,13 @@ mod tests {
         assert!(
             waiting.is_behind(&waiter(1, 3)) && !waiting.is_behind(&waiter(1, 2)) && !waiting.is_behind(&waiter(0, 9))
         );
-        assert_eq!(waiting.partitions(), [1, 3]);
+        assert_eq!(waiting.lanes(), [lane(1), lane(3)]);
         waiting.put(waiter(u16::MAX, 4));
-        assert_eq!(waiting.partitions(), [1, 3, u16::MAX]);
-        let numbers: Vec<u64> = std::iter::from_fn(|| waiting.take_first(1, 0)).map(|waiter| waiter.number).collect();
-        assert_eq!((numbers, waiting.partitions()), (vec![2, 5, 7], vec![3, u16::MAX]));
+        assert_eq!(waiting.lanes(), [1, 3, u16::MAX].map(lane));
+        let numbers: Vec<u64> =
+            std::iter::from_fn(|| waiting.take_first(lane(1), 0)).map(|waiter| waiter.number).collect();
+        assert_eq!((numbers, waiting.lanes()), (vec![2, 5, 7], vec![lane(3), lane(u16::MAX)]));
+        assert!(waiting.has_of(lane(3)) && !waiting.has_of(lane(1)));
     }
 
     #[test]
@@ -193,11 +222,11 @@ mod tests {
         let mut waiting = Waiting::new(Arc::clone(&total));
         waiting.put(Waiter { rests_until_us: 50, ..waiter(1, 1) });
         waiting.put(waiter(1, 2));
-        assert!(waiting.take_first(1, 49).is_none());
+        assert!(waiting.take_first(lane(1), 49).is_none());
         assert_eq!(counted(&total), (2, true));
         assert_eq!(waiting.take_expired(101).len(), 1);
         assert_eq!(counted(&total), (1, true));
-        assert_eq!(waiting.take_first(1, 49).map(|waiter| waiter.number), Some(2));
+        assert_eq!(waiting.take_first(lane(1), 49).map(|waiter| waiter.number), Some(2));
         assert!(waiting.is_empty());
         assert_eq!(counted(&total), (0, false));
     }
@@ -212,7 +241,7 @@ mod tests {
         assert!(!one.is_full() && !other.is_full(), "one core may have nearly all");
         other.put(waiter(2, 1));
         assert!(one.is_full() && other.is_full());
-        one.take_first(1, 0).expect("one that waits");
+        one.take_first(lane(1), 0).expect("one that waits");
         assert!(!one.is_full() && !other.is_full());
     }
 }

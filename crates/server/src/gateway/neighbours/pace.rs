@@ -1,13 +1,14 @@
-//! How much of one partition another gateway is asked at once: no more than it answered of it lately.
+//! How much of one lane, the reads of a partition or its writes, another gateway is asked at once: no more than it
+//! answered of it lately.
 //!
 //! What is asked beyond what it can do waits on the way, where nobody can take it back. With more of it there than is
 //! done in the time that a request waits, all of them are done too late, and nobody gets an answer. So what is beyond
-//! waits at the asker, which can say for sure that nothing was done. Of each partition for itself, as one that is still
-//! taken over answers nothing and must not hold up others.
+//! waits at the asker, which can say for sure that nothing was done. Of each lane for itself: a partition that is still
+//! taken over answers nothing and must not hold up others, nor writes that cannot be done yet the reads beside them.
 //!
 //! Must not know: whose answer it is, where else a request waits.
 
-/// What another gateway may be asked of a partition although it answered nothing lately, in weights.
+/// What another gateway may be asked of a lane although it answered nothing lately, in weights.
 const OWED_MIN: usize = 64;
 /// Bytes that count as one request.
 const WEIGHT_BYTES: usize = 16 << 10;

@@ -28,10 +28,10 @@ fn waiter_of(request: Request<AnyCommand>, deadline_us: u64) -> Waiter {
 impl Neighbour {
     fn put_asked(&mut self, tag: u64, waiter: Waiter) {
         self.asked_bytes += 1;
-        let partition = waiter.ask.partition;
-        self.paces.entry(partition).or_default().ask(1);
+        let lane = Lane::of(&waiter.ask);
+        self.paces.entry(lane).or_default().ask(1);
         let until_us = waiter.deadline_us;
-        self.asked.insert(tag, Asked { waiter: Some(waiter), until_us, partition, weight: 1, at: 0, bytes: 1 });
+        self.asked.insert(tag, Asked { waiter: Some(waiter), until_us, lane, weight: 1, at: 0, bytes: 1 });
     }
 }
 
@@ -66,7 +66,7 @@ fn hung(poll: &Poll) -> (Neighbours, UnixStream) {
 /// It may be asked for much at once.
 fn answered_much(neighbours: &mut Neighbours) {
     let hung = neighbours.neighbours.get_mut(&HUNG).expect("it is there");
-    let pace = hung.paces.entry(0).or_default();
+    let pace = hung.paces.entry(Lane::of(&write(0).ask)).or_default();
     pace.ask(1 << 20);
     pace.take(1 << 20, true);
 }

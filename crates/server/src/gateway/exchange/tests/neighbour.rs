@@ -52,12 +52,22 @@ impl Asker {
     }
 
     fn set_request(&self, key: &str, value_bytes: usize) -> Request<AnyCommand> {
+        let line = [format!("set {key} 0 0 {value_bytes}\r\n").as_bytes(), &vec![b'1'; value_bytes], b"\r\n"].concat();
+        self.request(&line)
+    }
+
+    fn request(&self, line: &[u8]) -> Request<AnyCommand> {
         let mut asked = Vec::new();
         let mut session = MemcachedSession::default();
         let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
-        let line = [format!("set {key} 0 0 {value_bytes}\r\n").as_bytes(), &vec![b'1'; value_bytes], b"\r\n"].concat();
-        session.handle_input(self.now, &mut Shared::new(Settings::default()), &line, &mut sink);
+        session.handle_input(self.now, &mut Shared::new(Settings::default()), line, &mut sink);
         asked.pop().expect("one request")
+    }
+
+    fn get_key(&mut self, seq: u64, key: &str) {
+        let request = self.request(format!("get {key}\r\n").as_bytes());
+        let id = RequestId { seq, part: 0 };
+        self.exchange.ask(self.now, Token { connection: 1, id }, request);
     }
 
     fn answers(&mut self) -> Vec<(u64, Vec<u8>)> {
@@ -118,8 +128,12 @@ impl Owner {
 
     /// Does what it was asked.
     fn answer(&mut self, asker: &mut Asker, tags: impl IntoIterator<Item = u64>) {
+        self.answer_with(asker, tags, b"STORED\r\n");
+    }
+
+    fn answer_with(&mut self, asker: &mut Asker, tags: impl IntoIterator<Item = u64>, answer: &[u8]) {
         let mut answers = Vec::new();
-        tags.into_iter().for_each(|tag| put_reply(&mut answers, tag, &Reply::Bytes(b"STORED\r\n".to_vec())));
+        tags.into_iter().for_each(|tag| put_reply(&mut answers, tag, &Reply::Bytes(answer.to_vec())));
         self.stream.write_all(&answers).expect("sent");
         asker.read();
     }
@@ -306,6 +320,51 @@ fn a_long_write_whose_time_is_over_is_not_asked_again() {
     let answers = asker.answers();
     let is_sure = |reply: &[u8]| reply.starts_with(b"SERVER_ERROR") && !reply.starts_with(b"SERVER_ERROR outcome");
     assert!(matches!(&answers[..], [(1, reply)] if is_sure(reply)), "{answers:?}");
+}
+
+/// They wait for nodes that hang, or for memory.
+#[test]
+fn writes_that_an_owner_cannot_do_hold_up_no_reads() {
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    (0..PIPELINED).for_each(|seq| asker.set_key(seq, &format!("key{seq}"), 1));
+    asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+    assert!((owner.take().len() as u64) < PIPELINED, "it is asked no more");
+    for seq in PIPELINED..2 * PIPELINED {
+        asker.get_key(seq, "another");
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        let [(Kind::Ask, tag)] = owner.take()[..] else { panic!("a read") };
+        owner.answer_with(&mut asker, [tag], b"END\r\n");
+        assert_eq!(asker.answers(), [(seq, b"END\r\n".to_vec())]);
+    }
+    // Those that wait are tried again, and what reads them is behind them.
+    asker.get_key(2 * PIPELINED, "key0");
+    asker.get_key(2 * PIPELINED, &format!("key{}", PIPELINED - 1));
+    asker.exchange.end_turn(asker.now);
+    asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+    assert_eq!(owner.take(), []);
+}
+
+#[test]
+fn reads_that_wait_for_an_owner_stay_behind_their_own_writes_alone() {
+    let mut asker = Asker::new();
+    asker.get_key(0, "key");
+    asker.set_key(1, "key", 1);
+    asker.get_key(2, "key");
+    asker.get_key(3, "another");
+    let mut owner = Owner::of(&mut asker);
+    let mut step = |asker: &mut Asker, answer: &[u8]| {
+        asker.exchange.end_turn(asker.now);
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        let asked: Vec<u64> = owner.take().into_iter().map(|(_, tag)| tag).collect();
+        owner.answer_with(asker, asked, answer);
+        let mut answered: Vec<u64> = asker.answers().into_iter().map(|(seq, _)| seq).collect();
+        answered.sort_unstable();
+        answered
+    };
+    assert_eq!(step(&mut asker, b"END\r\n"), [0, 3]);
+    assert_eq!(step(&mut asker, b"STORED\r\n"), [1]);
+    assert_eq!(step(&mut asker, b"END\r\n"), [2]);
 }
 
 /// It may be about to: it is taking over, or its machine stands still.
