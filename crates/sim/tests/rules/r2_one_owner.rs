@@ -6,6 +6,8 @@
 //! meanwhile. And by `Fences::supersede` (node/src/fences.rs), which keeps a later epoch out while a promise holds:
 //! without it the next owner serves beside one that is still proven.
 
+use std::collections::BTreeMap;
+
 use shorttail_gateway::engine::Step;
 
 use super::*;
@@ -282,6 +284,66 @@ fn an_heir_reads_what_changed_and_not_what_is_stored() {
     let (stripes, read) = world.stripes_read(other, "key").expect("it serves");
     assert!(stripes >= 12 && read <= 4, "{read} of {stripes} stripes were read");
     concludes(world);
+}
+
+/// Who follows an owner that died reads while nodes keep what they promised that one, and next to nothing afterwards.
+#[test]
+fn who_follows_an_owner_that_died_reads_ahead() {
+    for seed in 0..4 {
+        let mut world = shared(seed);
+        fill(&mut world, 0, 600);
+        let (owner, other) = owner_and_other(&world, "key");
+        world.crash_gateway_number(owner, 2_000_000);
+        await_owner(&mut world, "key", other);
+        let (stripes, read) = world.stripes_read(other, "key").expect("it serves");
+        println!("seed {seed}: {read} of {stripes} stripes were read");
+        assert!(stripes >= 12 && read <= 4, "seed {seed}: {read} of {stripes} stripes were read");
+        concludes(world);
+    }
+}
+
+/// That one may be alive, and heard by nodes: what it does meanwhile counts.
+#[test]
+fn what_an_owner_does_while_the_next_one_reads_ahead_counts() {
+    for seed in 0..8 {
+        let mut world = shared(seed);
+        let (owner, other) = owner_and_other(&world, "fill0");
+        let own = |name: &u64| world.owner_of(&format!("fill{name}")) == Some(owner);
+        let names: Vec<u64> = (0..800).filter(own).collect();
+        let key = |name: u64| format!("fill{name}");
+        names.iter().for_each(|&name| set(&mut world, &key(name), &value(name, 120)));
+        world.cut_coordinator(owner, 10_000_000);
+        let until_us = world.now_us() + 3_000_000;
+        assert!(world.run_while(until_us, |world| world.owner_of("fill0") == Some(owner)), "seed {seed}: not dealt");
+        let mut expected: BTreeMap<u64, Option<Value>> =
+            names.iter().map(|&name| (name, Some(value(name, 120)))).collect();
+        let mut changes = (1..).flat_map(|turn| names.iter().map(move |&name| (turn, name)));
+        let mut done = 0;
+        while !world.serves("fill0") {
+            let (turn, name) = changes.next().expect("there is no end of them");
+            let (action, changed) = match name % 3 {
+                0 if turn == 1 => (Action::Delete, None),
+                1 => (Action::Set(value(1000 * turn + name, 120)), Some(value(1000 * turn + name, 120))),
+                _ => continue,
+            };
+            let op = world.request(owner as u32, &key(name), action);
+            if matches!(world.await_op(op), Outcome::Answered(_)) {
+                expected.insert(name, changed);
+                done += 1;
+            } else {
+                // Its proof is over.
+                expected.remove(&name);
+            }
+        }
+        println!("seed {seed}: {done} changes while the next owner read ahead");
+        assert!(done > 20, "seed {seed}: {done}");
+        for (name, expected) in expected {
+            assert_eq!(get(&mut world, &key(name)), expected, "seed {seed}, key {name}");
+        }
+        let (stripes, read) = world.stripes_read(other, "fill0").expect("it serves");
+        println!("seed {seed}: {read} of {stripes} stripes were read");
+        concludes(world);
+    }
 }
 
 /// A node that is away keeps nobody waiting: who prepared knows that it is.

@@ -185,10 +185,9 @@ impl Engine {
     }
 
     /// Chunks of this engine on a node that drains or is away, and those that it had and that are not rebuilt yet;
-    /// `None`: it does neither, it is used although it drains, or it was not counted yet. An engine that prepares owns
-    /// nothing.
+    /// `None`: it does neither, it is used although it drains, or it was not counted yet. An heir owns nothing.
     pub fn chunks_left(&self, node: NodeId) -> Option<u64> {
-        if self.is_preparing() {
+        if self.is_heir() {
             return Some(0);
         }
         let is_used = self.moves.draining.contains(&node) && self.nodes.is_reachable(node) && !self.is_leaving(node);

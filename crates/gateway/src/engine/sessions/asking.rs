@@ -420,7 +420,7 @@ impl Engine {
         let (hung_before_us, talking_before_us) =
             (deadlines_before(HUNG_DEADLINES), deadlines_before(TALKING_DEADLINES));
         // Who takes over keeps everybody waiting, and what it reads it has of others, too.
-        let takes_over = !self.is_serving() && !self.is_preparing();
+        let takes_over = !self.is_serving() && !self.is_heir();
         let suspect_before_us = if takes_over { deadlines_before(TAKE_OVER_DEADLINES) } else { hung_before_us };
         // Without hedges nothing else goes round them meanwhile.
         let hedges = self.policies.iter().any(|policy| policy.hedge == Hedge::Adaptive);

@@ -71,9 +71,11 @@ impl Engine {
         }
         if self.is_preparing() {
             self.scan(id);
-            return self.scan_standing(id.node);
+            self.scan_standing(id.node);
         }
-        self.fence(id);
+        if !self.is_heir() {
+            self.fence(id);
+        }
     }
 
     /// Cores whose sessions stood while their node was away tell again what they hold: what they did of what they were
@@ -113,6 +115,13 @@ impl Engine {
     }
 
     pub(in crate::engine) fn fenced(&mut self, id: SessionId, partition: PartitionId, joined: StripeId) {
+        if !self.nodes.session(id).is_some_and(|session| session.unfenced.contains(&partition)) {
+            // Asked twice: while it read ahead, and when that ended.
+            return;
+        }
+        if self.reads_ahead() {
+            self.end_preparing();
+        }
         if let Some(census) = self.census_mut() {
             census.take_joined(id, partition, joined);
         }

@@ -160,7 +160,7 @@ impl Engine {
     }
 
     fn load_more(&mut self) {
-        let in_flight_max = if self.is_preparing() { PREPARING_LOADS_IN_FLIGHT } else { LOADS_IN_FLIGHT };
+        let in_flight_max = if self.is_heir() { PREPARING_LOADS_IN_FLIGHT } else { LOADS_IN_FLIGHT };
         loop {
             let Some(loading) = self.loading() else { return };
             if loading.loads.len() >= in_flight_max {

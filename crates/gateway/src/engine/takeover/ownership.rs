@@ -72,8 +72,13 @@ impl Engine {
     /// The coordinator's decision, when the engine begins and whenever it changes. The latest counts.
     pub fn handle_terms(&mut self, now: Now, terms: Terms) {
         self.set_now(now);
+        let follows = self.lease.in_use().is_empty() && !terms.before.is_empty();
         self.lease.set_terms(terms, now.mono_us);
-        self.end_preparing();
+        if self.is_heir() {
+            self.end_preparing();
+        } else if follows {
+            self.read_ahead();
+        }
         self.run_work();
     }
 
@@ -94,7 +99,7 @@ impl Engine {
 
     pub fn standing(&self) -> Standing {
         let ownership = &self.ownership;
-        if let Some(preparing) = &self.preparing {
+        if let Some(preparing) = self.preparing.as_ref().filter(|_| self.is_heir()) {
             return if preparing.is_prepared { Standing::Prepared } else { Standing::Preparing };
         }
         if ownership.is_deposed {
@@ -211,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// A node promised to let nobody in for so long.
+    /// A node promised to let nobody in for so long. Meanwhile its owner reads ahead.
     pub(in crate::engine) fn fence_leased(&mut self, id: SessionId, left_us: u64) {
         self.fence_again_at(id, self.now.mono_us.saturating_add(left_us));
         // The nodes that are slow to come are waited for once the first may come.
@@ -245,6 +250,9 @@ impl Engine {
             }
         }
         self.ownership.fence_due_us = next_us;
+        if !due.is_empty() && self.reads_ahead() {
+            return self.end_preparing();
+        }
         due.into_iter().for_each(|id| self.fence(id));
     }
 

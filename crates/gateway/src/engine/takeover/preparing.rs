@@ -14,7 +14,10 @@
 //! everything is read anew. That is slow and right; it takes the loss of a node's memory at just that time, or a stripe
 //! that only some members have freed. So does a floor of which no record is left: its owner may have given it up.
 //!
-//! Must not know: when the terms come.
+//! An owner that has its terms, and follows one that died, *reads ahead*: it does the same for as long as nodes let
+//! nobody in, as they promised the one before. It has asked for the fences already, and the first one ends this.
+//!
+//! Must not know: when the terms come, what nodes promised.
 
 use shorttail_units::StripeId;
 
@@ -34,12 +37,22 @@ pub struct Preparing {
     pub is_prepared: bool,
     /// Between two rounds.
     rests_until_us: Option<u64>,
+    /// Since when an owner reads ahead; `None`: it is an heir, without terms.
+    ahead_since_us: Option<u64>,
 }
 
 impl Engine {
     /// Instead of taking over at once the engine prepares until it is given terms. Called before anything else.
     pub fn prepare(&mut self) {
         self.preparing = Some(Preparing::default());
+    }
+
+    /// An earlier owner may be proven yet. Nothing, if nodes were met already.
+    pub(super) fn read_ahead(&mut self) {
+        let has_met = self.nodes.iter().any(|node| node.incarnation.is_some());
+        if self.lease.config().is_some() && !has_met {
+            self.preparing = Some(Preparing { ahead_since_us: Some(self.now.mono_us), ..Preparing::default() });
+        }
     }
 
     /// How many packed stripes were read in the last round: with one that prepared, those that changed.
@@ -51,8 +64,18 @@ impl Engine {
         self.stripes.len()
     }
 
+    /// Does it learn what nodes hold without a fence, as an heir or reading ahead?
     pub(in crate::engine) fn is_preparing(&self) -> bool {
         self.preparing.is_some()
+    }
+
+    /// Does it prepare while another owner serves?
+    pub(in crate::engine) fn is_heir(&self) -> bool {
+        self.preparing.as_ref().is_some_and(|preparing| preparing.ahead_since_us.is_none())
+    }
+
+    pub(in crate::engine) fn reads_ahead(&self) -> bool {
+        self.preparing.as_ref().is_some_and(|preparing| preparing.ahead_since_us.is_some())
     }
 
     /// Is a round over and the next one not due? If it is due, it begins.
@@ -74,8 +97,9 @@ impl Engine {
         if !picture.do_floors_hold() {
             picture = Picture::new(self.config.data_count());
         }
-        let rests_until_us = Some(self.now.mono_us + REST_US);
-        self.preparing = Some(Preparing { is_prepared: true, rests_until_us });
+        if let Some(preparing) = &mut self.preparing {
+            (preparing.is_prepared, preparing.rests_until_us) = (true, Some(self.now.mono_us + REST_US));
+        }
         self.begin_round(picture, census);
     }
 
@@ -86,11 +110,9 @@ impl Engine {
         self.phase = Phase::Gathering(Box::new(Gathering::new(self.now.mono_us, picture, census)));
     }
 
-    /// The engine is the owner from now on, as far as the coordinator is concerned.
-    pub(super) fn end_preparing(&mut self) {
-        if self.preparing.take().is_none() {
-            return;
-        }
+    /// The engine is the owner from now on, as far as the coordinator is concerned; or nodes let it in.
+    pub(in crate::engine) fn end_preparing(&mut self) {
+        let Some(Preparing { ahead_since_us, .. }) = self.preparing.take() else { return };
         self.drop_gathering_fetches();
         let Phase::Gathering(gathering) = &mut self.phase else { return };
         let unread = gathering.picture.take();
@@ -99,15 +121,18 @@ impl Engine {
         picture.settle();
         let census = std::mem::take(&mut gathering.census);
         self.begin_round(picture, census);
-        if let Phase::Gathering(gathering) = &mut self.phase {
-            gathering.was_prepared = true;
-        }
         self.ask_all_again();
+        if let Phase::Gathering(gathering) = &mut self.phase {
+            // An heir has sessions with all that are alive.
+            (gathering.was_prepared, gathering.is_brief) = (true, ahead_since_us.is_none());
+            gathering.started_us = ahead_since_us.unwrap_or(gathering.started_us);
+        }
     }
 
-    /// Every node that was greeted is asked again what it holds; under a fence, if this is the owner.
+    /// Every node that was greeted is asked again what it holds; under a fence, if this is the owner. Those that let
+    /// nobody in yet are asked in their time.
     fn ask_all_again(&mut self) {
-        let now_us = self.now.mono_us;
+        let (now_us, is_preparing) = (self.now.mono_us, self.is_preparing());
         if let Phase::Gathering(gathering) = &mut self.phase {
             gathering.started_us = now_us;
         }
@@ -118,13 +143,14 @@ impl Engine {
             }
             for (core, session) in node.sessions.iter_mut().enumerate() {
                 session.greeted = false;
-                if session.incarnation.is_some() {
+                let lets_in = session.fence_due_us.is_none_or(|due_us| due_us <= now_us);
+                if session.incarnation.is_some() && (is_preparing || lets_in) {
                     sessions.push(SessionId { node: node.id, core: core as u16 });
                 }
             }
         }
         for id in sessions {
-            match self.is_preparing() {
+            match is_preparing {
                 true => self.scan(id),
                 false => self.fence(id),
             }

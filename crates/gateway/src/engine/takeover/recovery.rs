@@ -35,6 +35,8 @@ pub struct Gathering {
     pub(super) picture: Option<Picture>,
     /// Some of it was read before the fence.
     pub(super) was_prepared: bool,
+    /// Nodes that do not answer soon are not waited for.
+    pub(super) is_brief: bool,
     /// Stripes that are read in this round.
     pub(super) to_read: usize,
 }
@@ -55,7 +57,8 @@ pub struct Completing {
 
 impl Gathering {
     pub fn new(started_us: u64, picture: Picture, census: Census) -> Self {
-        Gathering { started_us, census, loading: None, picture: Some(picture), was_prepared: false, to_read: 0 }
+        let picture = Some(picture);
+        Gathering { started_us, census, loading: None, picture, was_prepared: false, is_brief: false, to_read: 0 }
     }
 }
 
@@ -80,8 +83,9 @@ impl Engine {
             Phase::Gathering(gathering) if gathering.loading.is_some() => self.retry_loads(),
             Phase::Gathering(gathering) => {
                 let waited_us = self.now.mono_us.saturating_sub(gathering.started_us);
-                // Who prepared has sessions with all that are alive.
-                let last_us = if gathering.was_prepared { PREPARED_GATHER_US } else { self.config.gather_us };
+                // Of what is read ahead the rest is read later.
+                let is_brief = gathering.is_brief || self.reads_ahead();
+                let last_us = if is_brief { PREPARED_GATHER_US } else { self.config.gather_us };
                 let is_accepted = self.is_preparing() || self.lease.is_accepted(self.now.mono_us);
                 if is_accepted && self.is_heard_enough(waited_us >= last_us) {
                     self.begin_loading();
