@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
@@ -14,6 +15,7 @@ use mio::{Interest, Registry, Token};
 use crate::codec::{Codec, Expect, Found, Reply};
 use crate::engine::Pending;
 use crate::limits::{READ_BYTES, REPLY_BYTES_MAX};
+use crate::login::check_welcome;
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub enum State {
         retry_ns: u64,
     },
     Connecting,
+    /// It is to be welcomed.
+    Greeting,
     Up,
 }
 
@@ -43,6 +47,8 @@ pub struct Connection {
     pub queue: VecDeque<Pending>,
     /// Requests not yet given to the socket.
     pub output: Vec<u8>,
+    /// What is said before everything else; empty: nothing.
+    greeting: Arc<[u8]>,
     stream: Option<Stream>,
     written: usize,
     input: Vec<u8>,
@@ -58,8 +64,9 @@ const LOOPBACK_CONGESTION_CONTROL: &str = "reno";
 pub type Lost = String;
 
 impl Connection {
-    pub fn new() -> Self {
+    pub fn new(greeting: Arc<[u8]>) -> Self {
         Connection {
+            greeting,
             state: State::Down { retry_ns: 0 },
             queue: VecDeque::new(),
             output: Vec::new(),
@@ -94,32 +101,48 @@ impl Connection {
         Ok(())
     }
 
-    /// Called when a connecting socket reports something. `Ok(false)`: still on its way.
+    /// Called when a socket that is not up yet reports something. `Ok(false)`: still on its way.
     ///
     /// # Errors
-    /// The connection was refused or failed.
-    pub fn finish_connect(&mut self) -> io::Result<bool> {
-        let connected = match self.stream.as_ref() {
+    /// The connection, or what was said first, was refused; or it failed.
+    pub fn begin(&mut self) -> anyhow::Result<bool> {
+        if self.state == State::Connecting && self.is_connected()? {
+            self.output.extend_from_slice(&self.greeting);
+            self.state = if self.greeting.is_empty() { State::Up } else { State::Greeting };
+        }
+        if self.state == State::Greeting {
+            self.flush().map_err(anyhow::Error::msg)?;
+            while self.receive().map_err(anyhow::Error::msg)? {}
+            self.take_welcome()?;
+        }
+        Ok(self.state == State::Up)
+    }
+
+    fn take_welcome(&mut self) -> anyhow::Result<()> {
+        let heard = &self.input[self.start..self.end];
+        if let Some(length) = memchr::memmem::find(heard, b"\r\n") {
+            check_welcome(&heard[..length])?;
+            self.start += length + 2;
+            self.state = State::Up;
+        }
+        Ok(())
+    }
+
+    fn is_connected(&self) -> io::Result<bool> {
+        match self.stream.as_ref() {
             Some(Stream::Tcp(stream)) => {
                 if let Some(error) = stream.take_error()? {
                     return Err(error);
                 }
                 match stream.peer_addr() {
-                    Ok(_) => stream.set_nodelay(true).map(|()| true)?,
-                    Err(error) if error.kind() == io::ErrorKind::NotConnected => false,
-                    Err(error) => return Err(error),
+                    Ok(_) => stream.set_nodelay(true).map(|()| true),
+                    Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+                    Err(error) => Err(error),
                 }
             }
-            Some(Stream::Unix(stream)) => match stream.take_error()? {
-                Some(error) => return Err(error),
-                None => true,
-            },
-            None => false,
-        };
-        if connected {
-            self.state = State::Up;
+            Some(Stream::Unix(stream)) => stream.take_error()?.map_or(Ok(true), Err),
+            None => Ok(false),
         }
-        Ok(connected)
     }
 
     /// Closes the socket and gives back the requests that will never be answered.

@@ -76,7 +76,7 @@ impl Driver {
             poll,
             events: Events::with_capacity(EVENTS),
             timer,
-            connections: (0..setup.connections).map(|_| Connection::new()).collect(),
+            connections: (0..setup.connections).map(|_| Connection::new(Arc::clone(&setup.greeting))).collect(),
             free: VecDeque::new(),
             in_flight: 0,
             dirty: Vec::new(),
@@ -101,8 +101,8 @@ impl Driver {
             }
             self.wait(None)?;
             for index in ready(&self.events) {
-                let done = self.connections[index].finish_connect();
-                done.with_context(|| format!("cannot connect to {}", self.target))?;
+                let begun = self.connections[index].begin();
+                begun.with_context(|| format!("cannot connect to {}", self.target))?;
             }
         }
         // Slot by slot, so that the first requests go to different connections.
@@ -232,7 +232,7 @@ impl Driver {
         let now_ns = self.now_ns();
         let handled = match self.connections[index].state {
             State::Down { .. } => Ok(()),
-            State::Connecting => self.finish_reconnect(index),
+            State::Connecting | State::Greeting => self.finish_reconnect(index),
             State::Up => self.receive(index, now_ns),
         };
         match handled {
@@ -270,8 +270,8 @@ impl Driver {
     }
 
     fn finish_reconnect(&mut self, index: usize) -> Result<(), Lost> {
-        let done = self.connections[index].finish_connect();
-        if done.map_err(|error| format!("cannot reconnect: {error}"))? {
+        let begun = self.connections[index].begin();
+        if begun.map_err(|error| format!("cannot reconnect: {error:#}"))? {
             self.free.retain(|&free| free != index);
             self.free.extend(std::iter::repeat_n(index, self.pipeline));
         }
@@ -336,6 +336,8 @@ enum Fill {
 pub struct Setup {
     pub codec: Codec,
     pub target: Target,
+    /// What each connection says first, and is welcomed for; empty: nothing.
+    pub greeting: Arc<[u8]>,
     pub connections: usize,
     pub pipeline: usize,
     pub timeout_ns: u64,

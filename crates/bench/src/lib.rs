@@ -35,6 +35,7 @@ mod lifetimes;
 mod limits;
 mod linked;
 pub mod load;
+mod login;
 mod median;
 pub mod memory;
 mod metrics;

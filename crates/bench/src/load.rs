@@ -78,6 +78,7 @@ pub fn run_until(options: LoadOptions, is_over: Arc<AtomicBool>) -> anyhow::Resu
 fn check_flags(options: &LoadOptions) -> anyhow::Result<()> {
     options.plan()?;
     options.resolve()?;
+    options.greeting()?;
     for pid in &options.server_pids {
         process::cpu(*pid).with_context(|| format!("--server-pids: there is no process {pid}"))?;
     }
@@ -202,6 +203,7 @@ struct PhaseResult {
 impl<'a> Run<'a> {
     fn connect(options: &'a LoadOptions, plan: Arc<Plan>, is_over: &Arc<AtomicBool>) -> anyhow::Result<Self> {
         let (target, clock) = (options.resolve()?, Instant::now());
+        let greeting: Arc<[u8]> = options.greeting()?.into();
         process::allow_files(plan.connections);
         let mut drivers = Vec::new();
         for index in 0..plan.threads {
@@ -210,6 +212,7 @@ impl<'a> Run<'a> {
             let setup = Setup {
                 codec: plan.codec,
                 target: target.clone(),
+                greeting: Arc::clone(&greeting),
                 connections,
                 pipeline: plan.pipeline,
                 timeout_ns: plan.timeout_ns,

@@ -12,6 +12,7 @@ use crate::lifetimes::Lifetimes;
 use crate::limits::{
     CONNECTIONS_MAX, KEY_BYTES_MAX, KEYS_MAX, MULTI_GET_KEYS_MAX, PIPELINE_MAX, RATE_MAX, REPLY_BYTES_MAX, THREADS_MAX,
 };
+use crate::login::Login;
 use crate::names::Names;
 use crate::output::OutputOptions;
 use crate::pacer::{Arrivals, Limit};
@@ -38,6 +39,9 @@ pub struct LoadOptions {
     pub target: String,
     #[arg(long, value_enum, default_value = "memcached")]
     pub protocol: Protocol,
+    /// Logs in with the first line of this file, user:password.
+    #[arg(long, value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
     /// Mix of operations: YCSB's A to F, or reads or writes only [default: a, or that of the preset].
     #[arg(long, value_enum, ignore_case = true)]
     pub workload: Option<Workload>,
@@ -262,6 +266,15 @@ impl LoadOptions {
             KeyChoiceName::Latest => KeyChoice::Latest { theta },
             KeyChoiceName::Hotspot => KeyChoice::Hotspot { keys: self.hot_keys, operations: self.hot_operations },
         })
+    }
+
+    /// What each connection says first.
+    ///
+    /// # Errors
+    /// There is no such file, or it is none of passwords.
+    pub fn greeting(&self) -> anyhow::Result<Vec<u8>> {
+        let login = self.auth_file.as_deref().map(Login::read).transpose()?;
+        Ok(login.map_or_else(Vec::new, |login| login.greeting(self.protocol)))
     }
 
     /// Address of the server.

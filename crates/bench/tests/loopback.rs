@@ -193,6 +193,30 @@ fn results_are_written_as_json_and_svg() {
 }
 
 #[test]
+fn who_wants_a_password_gets_it_first_and_says_if_it_is_wrong() {
+    let directory = std::env::temp_dir().join(format!("shorttail-bench-test-auth-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let file = |name: &str, text: &str| {
+        std::fs::write(directory.join(name), text).expect("written");
+        directory.join(name).to_str().expect("text").to_owned()
+    };
+    let (right, wrong) = (file("right", "app:secret\n"), file("wrong", "app:secrat\n"));
+    let servers = [
+        ("memcached", start(Habit::Locked, memcached), "CLIENT_ERROR authentication failure"),
+        ("redis", start(Habit::Locked, redis), "-WRONGPASS invalid password"),
+    ];
+    for (protocol, target, refusal) in &servers {
+        let arguments = |file| [&with(&["--protocol", protocol])[..], &["--auth-file", file]].concat();
+        let report = measured(target, &arguments(&right));
+        assert_eq!((report.operations, report.error_count), (3_000, 0), "{protocol}");
+        let error = execute(&flags(target, &arguments(&wrong)), &mut ()).expect_err("refused");
+        let error = format!("{error:#}");
+        assert!(error.contains("--auth-file") && error.contains(refusal), "{error}");
+    }
+    std::fs::remove_dir_all(&directory).expect("ours");
+}
+
+#[test]
 fn nobody_there_is_said_clearly() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let error = format!("{:#}", execute(&flags(&port.to_string(), &[]), &mut ()).expect_err("nobody listens"));

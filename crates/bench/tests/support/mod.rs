@@ -19,6 +19,8 @@ pub enum Habit {
     Refuses,
     /// Every hundredth request ends the connection.
     HangsUp,
+    /// Each connection has to log in first: `app` with the password `secret`.
+    Locked,
 }
 
 pub struct Store {
@@ -88,7 +90,27 @@ fn serve_stream(store: &Store, stream: TcpStream, serve: Serve) {
     stream.set_nodelay(true).expect("a socket");
     let mut output = stream.try_clone().expect("a descriptor");
     let mut input = BufReader::new(stream);
+    if store.habit == Habit::Locked && unlock(&mut input, &mut output).is_none() {
+        return;
+    }
     while !store.hangs_up() && serve(store, &mut input, &mut output).is_some() {}
+}
+
+/// Answers a login, of either protocol; `None`: it is not the right one.
+fn unlock(input: &mut dyn BufRead, output: &mut dyn Write) -> Option<()> {
+    let first = line(input)?;
+    let is_redis = first == "*3";
+    let said = if is_redis { (0..6).map(|_| line(input)).collect::<Option<Vec<_>>>()? } else { vec![line(input)?] };
+    let right = if is_redis { &["$4", "AUTH", "$3", "app", "$6", "secret"][..] } else { &["app secret"] };
+    let is_right = said == right && (is_redis || first == "set auth 0 0 10");
+    let answer = match (is_right, is_redis) {
+        (true, true) => "+OK\r\n",
+        (true, false) => "STORED\r\n",
+        (false, true) => "-WRONGPASS invalid password\r\n",
+        (false, false) => "CLIENT_ERROR authentication failure\r\n",
+    };
+    output.write_all(answer.as_bytes()).ok()?;
+    is_right.then_some(())
 }
 
 fn line(input: &mut dyn BufRead) -> Option<String> {

@@ -1,0 +1,79 @@
+//! What a connection says before anything is asked on it, where the server wants a password.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+
+use crate::codec::{Protocol, shown};
+
+/// A user and its password, as in the gateways' `--auth-file`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    user: String,
+    password: String,
+}
+
+impl Login {
+    /// The first line of a file.
+    ///
+    /// # Errors
+    /// There is no such file, or its first line is not `user:password`.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| format!("--auth-file: {name}"))?;
+        Login::parse(&text).with_context(|| format!("--auth-file: {name}: its first line should be 'user:password'"))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (user, password) = text.lines().next()?.split_once(':').filter(|(user, _)| !user.is_empty())?;
+        Some(Login { user: user.to_owned(), password: password.to_owned() })
+    }
+
+    /// What is said in this protocol.
+    pub fn greeting(&self, protocol: Protocol) -> Vec<u8> {
+        let Login { user, password } = self;
+        let (user_bytes, password_bytes) = (user.len(), password.len());
+        let said = match protocol {
+            Protocol::Memcached => {
+                format!("set auth 0 0 {}\r\n{user} {password}\r\n", user_bytes + 1 + password_bytes)
+            }
+            Protocol::Redis => {
+                format!("*3\r\n$4\r\nAUTH\r\n${user_bytes}\r\n{user}\r\n${password_bytes}\r\n{password}\r\n")
+            }
+        };
+        said.into_bytes()
+    }
+}
+
+/// Is the answer to a greeting, without its line break, a welcome?
+///
+/// # Errors
+/// Says what the server answered instead.
+pub fn check_welcome(answer: &[u8]) -> anyhow::Result<()> {
+    ensure!([&b"STORED"[..], b"+OK"].contains(&answer), "the server refuses --auth-file: {}", shown(answer));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_said_in_each_protocol() {
+        let login = Login::parse("app:pass:word\nother:one\n").expect("well-formed");
+        assert_eq!(login.greeting(Protocol::Memcached), b"set auth 0 0 13\r\napp pass:word\r\n");
+        assert_eq!(login.greeting(Protocol::Redis), b"*3\r\n$4\r\nAUTH\r\n$3\r\napp\r\n$9\r\npass:word\r\n");
+        for text in ["", "app\n", ":password\n", "\napp:password\n"] {
+            assert_eq!(Login::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_welcome_is_told() {
+        for welcome in ["STORED", "+OK"] {
+            check_welcome(welcome.as_bytes()).expect("a welcome");
+        }
+        let refusal = check_welcome(b"-WRONGPASS invalid").expect_err("refused").to_string();
+        assert!(refusal.contains("WRONGPASS invalid"), "{refusal}");
+    }
+}
