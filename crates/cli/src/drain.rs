@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use shorttail_server::admin::DrainRequest;
+use shorttail_server::config::parse_seconds;
 use shorttail_wire::control::{ClusterStatus, DrainStatus};
 
 use crate::admin::{Admin, AdminPort};
@@ -51,7 +52,7 @@ pub enum DrainedMember {
         /// Its number, as `shorttail status` tells it
         id: u16,
         /// Seconds until it is said that it did not end; it goes on nevertheless
-        #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=YEAR_S))]
+        #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = parse_patience)]
         within: u64,
     },
     /// Move what a node holds to other nodes
@@ -62,9 +63,16 @@ pub enum DrainedMember {
         #[arg(long)]
         cancel: bool,
         /// Seconds until it is said that it did not end; it goes on nevertheless. 0: do not wait
-        #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(..=YEAR_S))]
+        #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = parse_patience)]
         within: u64,
     },
+}
+
+fn parse_patience(text: &str) -> Result<u64, String> {
+    parse_seconds(text).and_then(|seconds| match seconds {
+        ..=YEAR_S => Ok(seconds),
+        _ => Err(format!("{text} is more than a year")),
+    })
 }
 
 pub fn run(command: &DrainCommand) -> Result<(), Failure> {

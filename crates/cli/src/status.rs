@@ -74,7 +74,10 @@ pub fn table(status: &ClusterStatus) -> String {
 fn node_table(nodes: &[NodeStatusEntry]) -> String {
     let has_domains = nodes.iter().any(|node| !node.domain.is_empty());
     let rows = nodes.iter().map(|node| {
-        let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
+        let memory = match node.memory_limit_bytes {
+            0 => "-".to_owned(),
+            limit => format!("{} of {}", rounded(node.memory_used_bytes), rounded(limit)),
+        };
         let leaves = node.drain.as_ref().map(|drain| if drain.drained { ", drained" } else { ", draining" });
         let slow = if node.fail_slow { ", fail-slow" } else { "" };
         let rebuilt = if node.rebuilt { ", rebuilt" } else { "" };
@@ -420,7 +423,9 @@ mod tests {
             domain: "rack 7".into(),
             ..node(0, NodeState::Normal)
         };
-        let rebuilt = NodeStatusEntry { rebuilt: true, ..node(2, NodeState::Retired) };
+        let (memory_used_bytes, memory_limit_bytes) = (0, 0);
+        let gone = node(2, NodeState::Retired);
+        let rebuilt = NodeStatusEntry { rebuilt: true, memory_used_bytes, memory_limit_bytes, ..gone };
         let nodes = vec![slow, node(1, NodeState::Suspect), rebuilt];
         let gateways = vec![GatewayStatusEntry::default()];
         let mut status = ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, gateways, ..cluster() };
@@ -434,7 +439,7 @@ mod tests {
         for line in [
             "\n0     normal, fail-slow  rack 7  1MiB of 256MiB  310us  51ms  7          77   unix:/run/n.sock\n",
             "\n1     suspect            -       1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n",
-            "\n2     retired, rebuilt   -       1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n",
+            "\n2     retired, rebuilt   -       -               -      -     0          77   unix:/run/n.sock\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

@@ -13,6 +13,7 @@ use super::code::CodeSpec;
 use super::error::{ConfigError, within};
 use super::limits::{GATEWAY_COUNT_MAX, GATEWAY_THREAD_COUNT_MAX, NODE_COUNT_MAX, PARTITION_COUNT_MAX};
 use super::metadata::{MetadataOptions, MetadataPlace, MetadataSpec};
+use super::quantity::parse_seconds;
 use super::{merge, take_live};
 
 /// Configuration of the coordinator, checked.
@@ -100,7 +101,7 @@ pub struct CoordinatorOptions {
     #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
     pub metadata_tls: Option<String>,
     /// Seconds between a standby's checks of etcd, if no notification comes [default: 2]
-    #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_POLL", value_name = "SECONDS")]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_POLL", value_name = "SECONDS", value_parser = parse_seconds)]
     pub metadata_poll: Option<u64>,
     /// Erasure code: rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
@@ -119,7 +120,7 @@ pub struct CoordinatorOptions {
     #[arg(long, env = "SHORTTAIL_COORDINATOR_GATEWAY_THREADS", value_name = "N")]
     pub gateway_threads: Option<usize>,
     /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
-    #[arg(long, alias = "repair-grace", env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
+    #[arg(long, alias = "repair-grace", env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS", value_parser = parse_seconds)]
     pub retire_after: Option<u64>,
     /// Pass on the orders of `shorttail chaos` to nodes that allow it too [default: false]
     #[arg(

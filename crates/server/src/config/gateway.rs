@@ -19,6 +19,7 @@ use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
 use super::limits::*;
 use super::node::ClusterName;
+use super::quantity::parse_seconds;
 use super::sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 use super::size::Size;
 use super::{by_text, merge, take_live};
@@ -230,7 +231,7 @@ pub struct GatewayOptions {
     #[arg(long, env = "SHORTTAIL_GATEWAY_CONNECTIONS_MAX", value_name = "N")]
     pub connections_max: Option<usize>,
     /// Seconds after which an idle client is disconnected; 0: never [default: 0]
-    #[arg(long, env = "SHORTTAIL_GATEWAY_IDLE_TIMEOUT", value_name = "SECONDS")]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_IDLE_TIMEOUT", value_name = "SECONDS", value_parser = parse_seconds)]
     pub idle_timeout: Option<u64>,
     /// Threads, at most 64; each owns some of the partitions [default: 1]
     #[arg(long, env = "SHORTTAIL_GATEWAY_THREADS", value_name = "N")]

@@ -44,7 +44,7 @@ pub use launcher::LauncherOptions;
 pub use log::LogLevel;
 pub use metadata::{EtcdConfig, EtcdTls, METADATA_PREFIX_DEFAULT, MetadataOptions, MetadataPlace, MetadataSpec};
 pub use node::{ClusterName, NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership, NodeOptions};
-pub use quantity::{parse_ppm, parse_us};
+pub use quantity::{parse_ppm, parse_seconds, parse_us};
 pub use shorttail_gateway::engine::WhenFull;
 pub use shorttail_gateway::redis::RedisCluster;
 pub use sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};

@@ -24,6 +24,20 @@ pub fn parse_us(text: &str) -> Result<u64, String> {
     decimal(number, unit_us).ok_or_else(malformed)
 }
 
+/// Whole seconds: `30`, `30s`, `2m` or `1h`.
+///
+/// # Errors
+/// When it is none of these.
+pub fn parse_seconds(text: &str) -> Result<u64, String> {
+    const SECOND_US: u64 = 1_000_000;
+    let malformed = || format!("{text:?} is no whole number of seconds: write for example 30, 30s or 2m");
+    if let Ok(seconds) = text.trim().parse() {
+        return Ok(seconds);
+    }
+    let us = parse_us(text).map_err(|_| malformed())?;
+    us.is_multiple_of(SECOND_US).then_some(us / SECOND_US).ok_or_else(malformed)
+}
+
 /// Millionths of `1%` or `0.25%`.
 ///
 /// # Errors
@@ -46,4 +60,16 @@ fn decimal(number: &str, unit: u64) -> Option<u64> {
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? * unit };
     let exact = part.is_multiple_of(scale);
     whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part / scale).filter(|_| exact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_written_with_a_unit_or_without() {
+        let seconds = |text| parse_seconds(text).ok();
+        assert_eq!(["0", "30", " 30s", "2m", "1.5m", "1h"].map(seconds), [0, 30, 30, 120, 90, 3600].map(Some));
+        assert_eq!(["", "-1", "1.5s", "500ms", "2 days", "s"].map(seconds), [None; 6]);
+    }
 }

@@ -25,6 +25,7 @@ use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
 use super::metadata::{MetadataOptions, MetadataSpec};
 use super::node::{NODE_MEMORY_DEFAULT, SCRUB_BANDWIDTH_DEFAULT, check_memory, check_repair_bandwidth};
+use super::quantity::parse_seconds;
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
 use super::{by_text, merge, take_live};
@@ -197,7 +198,7 @@ pub struct UpOptions {
     #[arg(long, env = "SHORTTAIL_UP_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
     pub metadata_tls: Option<String>,
     /// Seconds between a standby's checks of etcd, if no notification comes [default: 2]
-    #[arg(long, env = "SHORTTAIL_UP_METADATA_POLL", value_name = "SECONDS")]
+    #[arg(long, env = "SHORTTAIL_UP_METADATA_POLL", value_name = "SECONDS", value_parser = parse_seconds)]
     pub metadata_poll: Option<u64>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first
     /// 4 for each gateway]
@@ -220,7 +221,7 @@ pub struct UpOptions {
     #[arg(long, env = "SHORTTAIL_UP_CONNECTIONS_MAX", value_name = "N")]
     pub connections_max: Option<usize>,
     /// Seconds after which an idle client is disconnected; 0: never [default: 0]
-    #[arg(long, env = "SHORTTAIL_UP_IDLE_TIMEOUT", value_name = "SECONDS")]
+    #[arg(long, env = "SHORTTAIL_UP_IDLE_TIMEOUT", value_name = "SECONDS", value_parser = parse_seconds)]
     pub idle_timeout: Option<u64>,
     /// File of user:password lines; clients must authenticate
     #[arg(long, env = "SHORTTAIL_UP_AUTH_FILE", value_name = "FILE")]
@@ -245,7 +246,7 @@ pub struct UpOptions {
     )]
     pub restart_nodes: Option<bool>,
     /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
-    #[arg(long, alias = "repair-grace", env = "SHORTTAIL_UP_RETIRE_AFTER", value_name = "SECONDS")]
+    #[arg(long, alias = "repair-grace", env = "SHORTTAIL_UP_RETIRE_AFTER", value_name = "SECONDS", value_parser = parse_seconds)]
     pub retire_after: Option<u64>,
     /// What each node may fetch in a second to rebuild lost chunks [default: 64MiB]
     #[arg(long, env = "SHORTTAIL_UP_REPAIR_BANDWIDTH", value_name = "SIZE")]
