@@ -346,6 +346,28 @@ fn each_file_of_tests_is_in_a_program() {
 }
 
 /// `bench transitions` goes by what gateways log and shares no code with them.
+/// Examples in documentation are compiled and run, or there are none.
+#[test]
+fn crates_whose_examples_are_not_run_have_none() {
+    const OF_NO_CODE: [&str; 4] = ["```text", "```sh", "```toml", "```json"];
+    let mut complaints = Vec::new();
+    for name in crate_names().iter().filter(|name| *name != "cli") {
+        let directory = root().join("crates").join(name);
+        if !read(&directory.join("Cargo.toml")).contains("doctest = false") {
+            continue;
+        }
+        for path in rust_files(&directory.join("src")) {
+            let text = read(&path);
+            let is_doc = |line: &&str| line.starts_with("//!") || line.starts_with("///");
+            let fences = text.lines().map(str::trim).filter(is_doc).map(|line| line[3..].trim());
+            let opening = fences.filter(|line| line.starts_with("```")).step_by(2);
+            let examples = opening.filter(|line| !OF_NO_CODE.contains(line));
+            complaints.extend(examples.map(|line| format!("{}: {line:?} is never run", path.display())));
+        }
+    }
+    assert_none(&complaints);
+}
+
 #[test]
 fn the_log_has_the_words_that_are_measured_by() {
     let [told, read_by] = ["crates/gateway/src/engine/sessions/absence.rs", "crates/bench/src/transitions/course.rs"]
