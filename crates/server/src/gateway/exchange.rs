@@ -296,6 +296,7 @@ impl Exchange {
             if self.passed.get(usize::from(waiter.ask.partition)).is_some_and(|&count| count > 0) {
                 return Some(waiter);
             }
+            self.followers.asked(waiter.number);
             return match self.neighbours.ask(now.mono_us, owner.gateway, waiter)? {
                 NotAsked::Away(waiter) => {
                     // It, or who follows it, may do in no time what waits by then.
@@ -510,7 +511,7 @@ impl Exchange {
 
     fn settle(&mut self, now: Now, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
-            match outcome {
+            match self.in_order(outcome) {
                 Outcome::Answered(waiter, reply) => {
                     self.answer(waiter.token, Some(reply));
                     self.leave(waiter.number);
@@ -520,14 +521,30 @@ impl Exchange {
                     self.refuse(&waiter, StoreError::NotOwner);
                 }
                 Outcome::NotOwner(waiter) => {
-                    self.wait(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
+                    self.ask_again(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
                 }
-                Outcome::Again(waiter) => self.wait(waiter),
+                Outcome::Again(waiter) => self.ask_again(waiter),
                 Outcome::Late(waiter) => self.refuse(&waiter, StoreError::NotOwner),
                 Outcome::Unknown(waiter) => self.refuse(&waiter, StoreError::OutcomeUnknown),
             }
         }
         self.take_loose(now);
+    }
+
+    /// A read that was answered before one of its connection on its key that came back is to be asked again: that one
+    /// may show what is newer.
+    fn in_order(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Answered(waiter, _) if self.followers.is_overtaking(waiter.number) && !waiter.ask.is_write() => {
+                Outcome::Again(waiter)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn ask_again(&mut self, waiter: Waiter) {
+        self.followers.came_back(waiter.number);
+        self.wait(waiter);
     }
 
     /// What is due now and then.

@@ -4,7 +4,8 @@
 //! An owner here takes them one after the other. Another gateway may refuse the first and, a moment later, accept the
 //! second; or the connection to it breaks between them; and reads wait apart from writes. So a command follows those of
 //! its connection on its key that were asked elsewhere or wait: it is held until they are answered, or an owner here
-//! has them. Reads do not follow reads.
+//! has them. Reads do not follow reads; but one that comes back unanswered may be read later than those behind it that
+//! were asked already, and show what is newer. So the answers of these do not count, and they are asked again.
 //!
 //! ```text
 //! connection 7, key a:   SET (asked) <- GET (held), GET (held) <- SET (held)
@@ -18,7 +19,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashMap};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 use shorttail_gateway::command::Command;
 use shorttail_gateway::request::Request;
 
@@ -43,6 +44,8 @@ pub struct Followers {
     entered: HashMap<u64, Vec<LineName>>,
     /// Sessions bound how many, and their bytes, as they do where an owner is here.
     held: BTreeMap<u64, Waiter>,
+    /// Those that were behind one when it came back, and were not asked since.
+    overtaking: HashSet<u64>,
 }
 
 impl Followers {
@@ -85,6 +88,26 @@ impl Followers {
         names.iter().all(|name| self.lines.get(name).is_none_or(|line| line.lets_go(number)))
     }
 
+    /// It was asked in vain, and is to be asked again.
+    pub fn came_back(&mut self, number: u64) {
+        for name in self.entered.get(&number).into_iter().flatten() {
+            let members = self.lines.get(name).map(|line| &line.members);
+            let behind =
+                members.into_iter().flatten().map(|(member, _)| *member).skip_while(|&member| member != number);
+            self.overtaking.extend(behind.skip(1));
+        }
+    }
+
+    /// It is asked now.
+    pub fn asked(&mut self, number: u64) {
+        self.overtaking.remove(&number);
+    }
+
+    /// Was it asked before one that it is behind?
+    pub fn is_overtaking(&self, number: u64) -> bool {
+        self.overtaking.contains(&number)
+    }
+
     /// Holds one that may not go.
     pub fn hold(&mut self, waiter: Waiter) {
         self.held.insert(waiter.number, waiter);
@@ -93,6 +116,7 @@ impl Followers {
     /// A request is over, or has nothing more to fear: those that may go now, in their order.
     pub fn leave(&mut self, number: u64) -> Vec<Waiter> {
         let Some(names) = self.entered.remove(&number) else { return Vec::new() };
+        self.overtaking.remove(&number);
         let mut next = Vec::new();
         for name in names {
             let Some(line) = self.lines.get_mut(&name) else { continue };
@@ -261,6 +285,24 @@ mod tests {
         assert!(left(&mut followers, 1).is_empty());
         assert_eq!(left(&mut followers, 2), [3]);
         assert_eq!(left(&mut followers, 3), [4]);
+    }
+
+    #[test]
+    fn reads_that_were_asked_before_one_that_came_back_are_asked_again() {
+        let mut followers = Followers::default();
+        assert_eq!(ask(&mut followers, waiters(7, &["GET a", "GET a", "GET b", "GET a"])), [1, 2, 3, 4]);
+        let overtaking =
+            |followers: &Followers| -> Vec<u64> { (1..=4).filter(|&number| followers.is_overtaking(number)).collect() };
+        followers.came_back(2);
+        assert_eq!(overtaking(&followers), [4]);
+        followers.came_back(1);
+        assert_eq!(overtaking(&followers), [2, 4]);
+        [1, 2].into_iter().for_each(|number| followers.asked(number));
+        assert_eq!(overtaking(&followers), [4], "it was asked before those");
+        assert!(left(&mut followers, 1).is_empty());
+        assert_eq!(overtaking(&followers), [4], "one of them may be answered");
+        [2, 3, 4].into_iter().for_each(|number| assert!(left(&mut followers, number).is_empty()));
+        assert!(followers.is_empty() && followers.lines.is_empty() && followers.overtaking.is_empty());
     }
 
     #[test]

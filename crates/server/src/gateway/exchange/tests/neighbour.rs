@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mio::Events;
 use shorttail_gateway::forward::put_reply;
-use shorttail_wire::gateway::{Kind, Welcome, next_frame, put_frame};
+use shorttail_wire::gateway::{Kind, Welcome, begin_frame, next_frame, put_frame};
 
 use super::*;
 use crate::gateway::limits::NEIGHBOUR_OUTBOX_BYTES_MAX;
@@ -365,6 +365,32 @@ fn reads_that_wait_for_an_owner_stay_behind_their_own_writes_alone() {
     assert_eq!(step(&mut asker, b"END\r\n"), [0, 3]);
     assert_eq!(step(&mut asker, b"STORED\r\n"), [1]);
     assert_eq!(step(&mut asker, b"END\r\n"), [2]);
+}
+
+/// It becomes the owner between two reads of a key; by the time the first one is asked again somebody wrote.
+#[test]
+fn reads_that_an_owner_answers_in_another_order_are_asked_again() {
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    let step = |asker: &mut Asker| {
+        asker.exchange.end_turn(asker.now);
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+    };
+    (0..2).for_each(|seq| asker.get_key(seq, "key"));
+    asker.get_key(2, "another");
+    step(&mut asker);
+    let [(_, first), (_, second), (_, other)] = owner.take()[..] else { panic!("three reads") };
+    let mut refused = Vec::new();
+    begin_frame(&mut refused, Kind::NotOwner, first, |_| {});
+    owner.stream.write_all(&refused).expect("sent");
+    owner.answer_with(&mut asker, [second, other], b"older\r\n");
+    assert_eq!(asker.answers(), [(2, b"older\r\n".to_vec())]);
+    asker.now.mono_us += WAIT_US_MAX / 2;
+    step(&mut asker);
+    let again: Vec<u64> = owner.take().into_iter().map(|(_, tag)| tag).collect();
+    assert_eq!(again.len(), 2, "both");
+    owner.answer_with(&mut asker, again, b"newer\r\n");
+    assert_eq!(asker.answers(), [0, 1].map(|seq| (seq, b"newer\r\n".to_vec())));
 }
 
 /// It may be about to: it is taking over, or its machine stands still.
