@@ -43,6 +43,8 @@ pub enum State {
 
 pub struct Connection {
     pub state: State,
+    /// When it was last connected to.
+    pub began_ns: u64,
     /// Requests sent and not yet answered, oldest first.
     pub queue: VecDeque<Pending>,
     /// Requests not yet given to the socket.
@@ -68,6 +70,7 @@ impl Connection {
         Connection {
             greeting,
             state: State::Down { retry_ns: 0 },
+            began_ns: 0,
             queue: VecDeque::new(),
             output: Vec::new(),
             stream: None,

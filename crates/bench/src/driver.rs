@@ -304,6 +304,7 @@ impl Driver {
             let connection = &mut self.connections[index];
             match connection.state {
                 State::Down { retry_ns } if retry_ns <= now_ns => {
+                    connection.began_ns = now_ns;
                     if let Err(error) = connection.connect(&self.target, self.poll.registry(), Token(index)) {
                         self.lose(index, now_ns, &format!("cannot reconnect: {error}"))?;
                     }
@@ -312,6 +313,9 @@ impl Driver {
                     if connection.queue.front().is_some_and(|oldest| oldest.sent_ns + self.timeout_ns < now_ns) =>
                 {
                     self.lose(index, now_ns, &format!("no answer within {} ms", self.timeout_ns / 1_000_000))?;
+                }
+                State::Connecting | State::Greeting if connection.began_ns + self.timeout_ns < now_ns => {
+                    self.lose(index, now_ns, &format!("no connection within {} ms", self.timeout_ns / 1_000_000))?;
                 }
                 _ => {}
             }

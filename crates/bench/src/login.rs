@@ -14,10 +14,10 @@ pub struct Login {
 }
 
 impl Login {
-    /// The first line of a file.
+    /// The first line of a file that is not empty.
     ///
     /// # Errors
-    /// There is no such file, or its first line is not `user:password`.
+    /// There is no such file, or that line is not `user:password`.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("--auth-file: {name}"))?;
@@ -25,7 +25,8 @@ impl Login {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (user, password) = text.lines().next()?.split_once(':').filter(|(user, _)| !user.is_empty())?;
+        let line = text.lines().find(|line| !line.trim().is_empty())?;
+        let (user, password) = line.split_once(':').filter(|(user, _)| !user.is_empty())?;
         Some(Login { user: user.to_owned(), password: password.to_owned() })
     }
 
@@ -60,10 +61,10 @@ mod tests {
 
     #[test]
     fn the_first_line_is_said_in_each_protocol() {
-        let login = Login::parse("app:pass:word\nother:one\n").expect("well-formed");
+        let login = Login::parse("\napp:pass:word\nother:one\n").expect("well-formed");
         assert_eq!(login.greeting(Protocol::Memcached), b"set auth 0 0 13\r\napp pass:word\r\n");
         assert_eq!(login.greeting(Protocol::Redis), b"*3\r\n$4\r\nAUTH\r\n$3\r\napp\r\n$9\r\npass:word\r\n");
-        for text in ["", "app\n", ":password\n", "\napp:password\n"] {
+        for text in ["", "\n", "app\n", ":password\n"] {
             assert_eq!(Login::parse(text), None, "{text:?}");
         }
     }

@@ -345,7 +345,6 @@ fn each_file_of_tests_is_in_a_program() {
     assert_none(&complaints);
 }
 
-/// `bench transitions` goes by what gateways log and shares no code with them.
 /// Examples in documentation are compiled and run, or there are none.
 #[test]
 fn crates_whose_examples_are_not_run_have_none() {
@@ -368,6 +367,7 @@ fn crates_whose_examples_are_not_run_have_none() {
     assert_none(&complaints);
 }
 
+/// `bench transitions` goes by what gateways log and shares no code with them.
 #[test]
 fn the_log_has_the_words_that_are_measured_by() {
     let [told, read_by] = ["crates/gateway/src/engine/sessions/absence.rs", "crates/bench/src/transitions/course.rs"]

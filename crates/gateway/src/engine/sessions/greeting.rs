@@ -96,9 +96,7 @@ impl Engine {
     /// Asks a core for the fences that it does not have yet. Core 0 comes first: it may have promised that there will
     /// be none, and then the owner before is not to be disturbed on the others.
     pub(in crate::engine) fn fence(&mut self, id: SessionId) {
-        let life = self.nodes.session(id).and_then(|session| session.incarnation);
-        let voter = life.map(|incarnation| Voter { node: id.node, incarnation });
-        if voter.is_some_and(|voter| !self.lease.may_fence(voter, self.now.mono_us)) {
+        if !self.may_fence(id) {
             return self.fence_again_at(id, self.now.mono_us + FENCE_AGAIN_US);
         }
         let is_decided = id.core == 0 || self.nodes.get(id.node).is_some_and(|node| node.sessions[0].is_fenced());
@@ -112,6 +110,13 @@ impl Engine {
             let fence = NodeRequest::Fence { partition: partition.0, epoch, next };
             self.ask_session(id, &fence, What::Fence { partition });
         }
+    }
+
+    /// See [`Lease::may_fence`](crate::engine::takeover::lease::Lease::may_fence).
+    pub(in crate::engine) fn may_fence(&self, id: SessionId) -> bool {
+        let life = self.nodes.session(id).and_then(|session| session.incarnation);
+        let voter = life.map(|incarnation| Voter { node: id.node, incarnation });
+        voter.is_none_or(|voter| self.lease.may_fence(voter, self.now.mono_us))
     }
 
     pub(in crate::engine) fn fenced(&mut self, id: SessionId, partition: PartitionId, joined: StripeId) {
@@ -328,20 +333,25 @@ impl Engine {
         self.greeting_refused(id, refusal);
     }
 
-    pub(super) fn greeting_refused(&self, id: SessionId, refusal: Option<Refusal>) {
-        if let Some(refusal) = refusal {
-            tracing::error!(node = id.node.0, core = id.core, %refusal, "a node refused this owner");
+    pub(in crate::engine) fn greeting_refused(&mut self, id: SessionId, refusal: Option<Refusal>) {
+        match refusal {
+            Some(refusal) => tracing::error!(node = id.node.0, core = id.core, %refusal, "a node refused this owner"),
+            // The node is in use by now, and would not be greeted anew.
+            None if self.reads_ahead() && self.is_connected(id) => {
+                self.fence_again_at(id, self.now.mono_us + FENCE_AGAIN_US);
+            }
+            None => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, Now, StripeId};
+    use shorttail_units::{Epoch, Incarnation, NodeId, Now, StripeId};
 
     use super::*;
     use crate::engine::reclaim::freeing::VoidRecord;
-    use crate::engine::state::testing::engine_of_one_node;
+    use crate::engine::state::testing::{engine_of_one_node, hello_of_life};
     use crate::engine::takeover::lease::{Lease, LeaseConfig};
     use crate::engine::{Phase, Terms};
 
@@ -409,21 +419,6 @@ mod tests {
         assert_eq!([0, 500, 50_000].map(|mono_us| fences(&mut engine, mono_us)), [0; 3]);
         engine.handle_terms(engine.now, terms(2));
         assert!(fences(&mut engine, 70_000) > 0, "the coordinator knows of that memory and of no later owner");
-    }
-
-    fn hello_of_life(incarnation: u64) -> HelloReply {
-        HelloReply {
-            version: PROTOCOL_VERSION,
-            cluster: ClusterId(7),
-            node: NodeId(0),
-            incarnation: Incarnation(incarnation),
-            core_count: 1,
-            memory_bytes: 1 << 20,
-            used_bytes: 0,
-            held_bytes: 0,
-            near: None,
-            ring: None,
-        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What unit tests of the engine's parts begin with.
 
-use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, PartitionId, StripeId, Version};
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, PartitionId, StripeId, Version};
+use shorttail_wire::node::{HelloReply, PROTOCOL_VERSION};
 
 use super::index::{Location, StripeSlot};
 use super::pool::PoolKey;
@@ -21,6 +22,22 @@ pub fn engine_of_one_node() -> Engine {
     let mut engine = Engine::new(EngineConfig::new(shape, Epoch(1), ClusterId(7), 2), Now::default());
     engine.handle_nodes(&[NodeId(0)]);
     engine
+}
+
+/// That node, with an empty memory.
+pub fn hello_of_life(incarnation: u64) -> HelloReply {
+    HelloReply {
+        version: PROTOCOL_VERSION,
+        cluster: ClusterId(7),
+        node: NodeId(0),
+        incarnation: Incarnation(incarnation),
+        core_count: 1,
+        memory_bytes: 1 << 20,
+        used_bytes: 0,
+        held_bytes: 0,
+        near: None,
+        ring: None,
+    }
 }
 
 /// An engine that serves nothing yet, with so many nodes that are ready and empty.

@@ -223,6 +223,7 @@ impl Engine {
         if let Phase::Gathering(gathering) = &mut self.phase {
             gathering.started_us = self.now.mono_us;
         }
+        self.read_ahead_from_now();
     }
 
     pub(in crate::engine) fn fence_again_at(&mut self, id: SessionId, due_us: u64) {
@@ -250,7 +251,7 @@ impl Engine {
             }
         }
         self.ownership.fence_due_us = next_us;
-        if !due.is_empty() && self.reads_ahead() {
+        if self.reads_ahead() && due.iter().any(|&id| self.may_fence(id)) {
             return self.end_preparing();
         }
         due.into_iter().for_each(|id| self.fence(id));

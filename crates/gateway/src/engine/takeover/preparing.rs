@@ -37,7 +37,7 @@ pub struct Preparing {
     pub is_prepared: bool,
     /// Between two rounds.
     rests_until_us: Option<u64>,
-    /// Since when an owner reads ahead; `None`: it is an heir, without terms.
+    /// Since when an owner reads ahead, or has known of the last promise; `None`: it is an heir, without terms.
     ahead_since_us: Option<u64>,
 }
 
@@ -52,6 +52,14 @@ impl Engine {
         let has_met = self.nodes.iter().any(|node| node.incarnation.is_some());
         if self.lease.config().is_some() && !has_met {
             self.preparing = Some(Preparing { ahead_since_us: Some(self.now.mono_us), ..Preparing::default() });
+        }
+    }
+
+    /// Nodes that are late are waited for from now on, and not from when it began.
+    pub(super) fn read_ahead_from_now(&mut self) {
+        let now_us = self.now.mono_us;
+        if let Some(since_us) = self.preparing.as_mut().and_then(|preparing| preparing.ahead_since_us.as_mut()) {
+            *since_us = now_us;
         }
     }
 
@@ -226,5 +234,72 @@ impl Engine {
             self.weigh(stripe, &members) == Verdict::Enough && self.looks_sealed(stripe, &nodes, &members)
         };
         picture.stripe_ids().into_iter().all(is_readable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{Incarnation, NodeId, Now};
+
+    use super::*;
+    use crate::engine::Terms;
+    use crate::engine::limits::FENCE_AGAIN_US;
+    use crate::engine::state::testing::{engine_of_one_node, hello_of_life};
+    use crate::engine::takeover::lease::{Lease, LeaseConfig, Voter};
+
+    const ID: SessionId = SessionId { node: NodeId(0), core: 0 };
+
+    /// Who follows an owner to which a life of the node may have promised something; it greeted this life.
+    fn follower(incarnation: u64) -> Engine {
+        let mut engine = engine_of_one_node();
+        engine.lease = Lease::new(Some(LeaseConfig::USUAL), 0);
+        engine.nodes.session_mut(ID).expect("a session").connected = true;
+        let voters = vec![Voter { node: NodeId(0), incarnation: Incarnation(1) }];
+        engine.handle_terms(Now::default(), Terms { before: vec![voters.clone()], voters });
+        engine.greeted(ID, &hello_of_life(incarnation));
+        assert!(engine.reads_ahead());
+        engine
+    }
+
+    fn reads_ahead_at(engine: &mut Engine, mono_us: u64) -> bool {
+        engine.set_now(Now { mono_us, ..Now::default() });
+        engine.advance_ownership();
+        engine.reads_ahead()
+    }
+
+    #[test]
+    fn reading_ahead_ends_when_a_promise_does() {
+        let mut engine = follower(1);
+        engine.fence_leased(ID, 700);
+        assert_eq!([699, 700].map(|now_us| reads_ahead_at(&mut engine, now_us)), [true, false]);
+    }
+
+    /// Nothing else would ask for it, as the node is in use by then.
+    #[test]
+    fn who_reads_ahead_asks_again_for_a_fence_without_an_answer() {
+        let mut engine = follower(1);
+        engine.greeting_refused(ID, None);
+        assert_eq!([0, FENCE_AGAIN_US].map(|now_us| reads_ahead_at(&mut engine, now_us)), [true, false]);
+        let mut engine = follower(1);
+        engine.nodes.session_mut(ID).expect("a session").connected = false;
+        engine.greeting_refused(ID, None);
+        assert!(reads_ahead_at(&mut engine, FENCE_AGAIN_US), "it is greeted anew");
+    }
+
+    /// It may not be fenced yet.
+    #[test]
+    fn a_life_that_no_terms_name_ends_nothing() {
+        let mut engine = follower(2);
+        assert!((1..10).all(|turn| reads_ahead_at(&mut engine, turn * FENCE_AGAIN_US)));
+    }
+
+    #[test]
+    fn late_nodes_are_waited_for_from_the_last_promise_on() {
+        let mut engine = follower(1);
+        assert!(reads_ahead_at(&mut engine, 5_000));
+        engine.fence_leased(ID, 700);
+        assert!(!reads_ahead_at(&mut engine, 5_700));
+        let Phase::Gathering(gathering) = &engine.phase else { panic!("it serves") };
+        assert_eq!((gathering.started_us, gathering.is_brief), (5_000, false));
     }
 }
