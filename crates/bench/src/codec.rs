@@ -111,6 +111,13 @@ impl Codec {
         }
     }
 
+    pub fn write_login(&self, user: &str, password: &str, out: &mut Vec<u8>) {
+        match self.protocol {
+            Protocol::Memcached => memcached::write_login(user, password, out),
+            Protocol::Redis => redis::write_login(user, password, out),
+        }
+    }
+
     /// Parses the reply at the front of `input`; values go to `found`.
     ///
     /// # Errors

@@ -78,7 +78,7 @@ pub fn run_until(options: LoadOptions, is_over: Arc<AtomicBool>) -> anyhow::Resu
 fn check_flags(options: &LoadOptions) -> anyhow::Result<()> {
     options.plan()?;
     options.resolve()?;
-    options.greeting()?;
+    options.login()?;
     for pid in &options.server_pids {
         process::cpu(*pid).with_context(|| format!("--server-pids: there is no process {pid}"))?;
     }
@@ -203,7 +203,7 @@ struct PhaseResult {
 impl<'a> Run<'a> {
     fn connect(options: &'a LoadOptions, plan: Arc<Plan>, is_over: &Arc<AtomicBool>) -> anyhow::Result<Self> {
         let (target, clock) = (options.resolve()?, Instant::now());
-        let greeting: Arc<[u8]> = options.greeting()?.into();
+        let greeting: Arc<[u8]> = options.login()?.map_or_else(Vec::new, |login| login.greeting(plan.codec)).into();
         process::allow_files(plan.connections);
         let mut drivers = Vec::new();
         for index in 0..plan.threads {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-use crate::codec::{Protocol, shown};
+use crate::codec::{Codec, shown};
 
 /// A user and its password, as in the gateways' `--auth-file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,19 +30,10 @@ impl Login {
         Some(Login { user: user.to_owned(), password: password.to_owned() })
     }
 
-    /// What is said in this protocol.
-    pub fn greeting(&self, protocol: Protocol) -> Vec<u8> {
-        let Login { user, password } = self;
-        let (user_bytes, password_bytes) = (user.len(), password.len());
-        let said = match protocol {
-            Protocol::Memcached => {
-                format!("set auth 0 0 {}\r\n{user} {password}\r\n", user_bytes + 1 + password_bytes)
-            }
-            Protocol::Redis => {
-                format!("*3\r\n$4\r\nAUTH\r\n${user_bytes}\r\n{user}\r\n${password_bytes}\r\n{password}\r\n")
-            }
-        };
-        said.into_bytes()
+    pub fn greeting(&self, codec: Codec) -> Vec<u8> {
+        let mut said = Vec::new();
+        codec.write_login(&self.user, &self.password, &mut said);
+        said
     }
 }
 
@@ -58,12 +49,14 @@ pub fn check_welcome(answer: &[u8]) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::Protocol;
 
     #[test]
     fn the_first_line_is_said_in_each_protocol() {
         let login = Login::parse("\napp:pass:word\nother:one\n").expect("well-formed");
-        assert_eq!(login.greeting(Protocol::Memcached), b"set auth 0 0 13\r\napp pass:word\r\n");
-        assert_eq!(login.greeting(Protocol::Redis), b"*3\r\n$4\r\nAUTH\r\n$3\r\napp\r\n$9\r\npass:word\r\n");
+        let said = |protocol| login.greeting(Codec { protocol, wait_replicas: None });
+        assert_eq!(said(Protocol::Memcached), b"set auth 0 0 13\r\napp pass:word\r\n");
+        assert_eq!(said(Protocol::Redis), b"*3\r\n$4\r\nAUTH\r\n$3\r\napp\r\n$9\r\npass:word\r\n");
         for text in ["", "\n", "app\n", ":password\n"] {
             assert_eq!(Login::parse(text), None, "{text:?}");
         }

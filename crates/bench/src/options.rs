@@ -268,13 +268,12 @@ impl LoadOptions {
         })
     }
 
-    /// What each connection says first.
+    /// As whom each connection logs in.
     ///
     /// # Errors
     /// There is no such file, or it is none of passwords.
-    pub fn greeting(&self) -> anyhow::Result<Vec<u8>> {
-        let login = self.auth_file.as_deref().map(Login::read).transpose()?;
-        Ok(login.map_or_else(Vec::new, |login| login.greeting(self.protocol)))
+    pub fn login(&self) -> anyhow::Result<Option<Login>> {
+        self.auth_file.as_deref().map(Login::read).transpose()
     }
 
     /// Address of the server.

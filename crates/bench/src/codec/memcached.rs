@@ -27,6 +27,12 @@ pub(super) fn write_set(head: SetHead, value: impl FnOnce(&mut Vec<u8>), out: &m
     out.extend_from_slice(b"\r\n");
 }
 
+/// The user and its password are the value of a key that is none.
+pub(super) fn write_login(user: &str, password: &str, out: &mut Vec<u8>) {
+    let bytes = user.len() + 1 + password.len();
+    out.extend_from_slice(format!("set auth 0 0 {bytes}\r\n{user} {password}\r\n").as_bytes());
+}
+
 pub(super) fn write_delete(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"delete ");
     out.extend_from_slice(key);

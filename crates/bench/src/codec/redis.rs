@@ -36,6 +36,11 @@ pub(super) fn write_set(
     write_wait(wait_replicas, out);
 }
 
+pub(super) fn write_login(user: &str, password: &str, out: &mut Vec<u8>) {
+    write_array(3, out);
+    ["AUTH", user, password].iter().for_each(|word| write_bulk(word.as_bytes(), out));
+}
+
 pub(super) fn write_delete(key: &[u8], wait_replicas: Option<u32>, out: &mut Vec<u8>) {
     write_array(2, out);
     write_bulk(b"DEL", out);

@@ -180,6 +180,15 @@ fn an_owner_that_stood_still_does_not_tell_that_nothing_is_missing() {
     }
 }
 
+/// Keys that one owner has, by their numbers.
+fn names_of(world: &World, owner: usize) -> Vec<u64> {
+    (0..800).filter(|&name| world.owner_of(&key(name)) == Some(owner)).collect()
+}
+
+fn key(name: u64) -> String {
+    format!("fill{name}")
+}
+
 /// An heir that prepared reads under its fence what changed since, and sees every change of it: overwrites, deletes
 /// whose tombstones went with the stripes they lay in, stripes that were emptied and declared void, a flush.
 #[test]
@@ -188,9 +197,7 @@ fn what_was_prepared_is_brought_up_to_date() {
         let mut world = shared(seed);
         let (owner, other) = owner_and_other(&world, "fill0");
         // All of one owner's: what is flushed is what one owner has.
-        let own = |name: &u64| world.owner_of(&format!("fill{name}")) == Some(owner);
-        let names: Vec<u64> = (0..800).filter(own).collect();
-        let key = |name: u64| format!("fill{name}");
+        let names = names_of(&world, owner);
         names.iter().for_each(|&name| set(&mut world, &key(name), &value(name, 120)));
         world.prepare_hand_over(owner, other);
         pass(&mut world, 300_000);
@@ -235,9 +242,7 @@ fn what_lies_twice_outlives_the_stripe_of_one_copy() {
     for seed in 0..8 {
         let mut world = shared(seed);
         let (owner, other) = owner_and_other(&world, "fill0");
-        let own = |name: &u64| world.owner_of(&format!("fill{name}")) == Some(owner);
-        let names: Vec<u64> = (0..800).filter(own).collect();
-        let key = |name: u64| format!("fill{name}");
+        let names = names_of(&world, owner);
         for (turn, names) in names.chunks(8).enumerate() {
             if turn % 2 == 0 {
                 world.stall_node((seed as usize + turn) % 8, 6_000);
@@ -308,9 +313,7 @@ fn what_an_owner_does_while_the_next_one_reads_ahead_counts() {
     for seed in 0..8 {
         let mut world = shared(seed);
         let (owner, other) = owner_and_other(&world, "fill0");
-        let own = |name: &u64| world.owner_of(&format!("fill{name}")) == Some(owner);
-        let names: Vec<u64> = (0..800).filter(own).collect();
-        let key = |name: u64| format!("fill{name}");
+        let names = names_of(&world, owner);
         names.iter().for_each(|&name| set(&mut world, &key(name), &value(name, 120)));
         world.cut_coordinator(owner, 10_000_000);
         let until_us = world.now_us() + 3_000_000;

@@ -15,7 +15,8 @@
 //! that only some members have freed. So does a floor of which no record is left: its owner may have given it up.
 //!
 //! An owner that has its terms, and follows one that died, *reads ahead*: it does the same for as long as nodes let
-//! nobody in, as they promised the one before. It has asked for the fences already, and the first one ends this.
+//! nobody in, as they promised the one before. It has asked for the fences already. This ends with the first that is
+//! given, or is to be asked for again.
 //!
 //! Must not know: when the terms come, what nodes promised.
 
