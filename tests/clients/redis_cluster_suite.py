@@ -286,11 +286,19 @@ if ON:
     case(words_agree)
 
 
+def gateways_told():
+    with urllib.request.urlopen("http://%s:%d/status" % address("SHORTTAIL_ADMIN"), timeout=30) as answer:
+        return json.load(answer)["gateways"]
+
+
 def gateways():
     """(process, port for Redis clients, number) of each."""
-    with urllib.request.urlopen("http://%s:%d/status" % address("SHORTTAIL_ADMIN"), timeout=30) as answer:
-        serving = [each for each in json.load(answer)["gateways"] if each["serving"]]
-        return [(each["pid"], int(each["redis"].rsplit(":", 1)[1]), each["id"]) for each in serving]
+    serving = [each for each in gateways_told() if each["serving"]]
+    return [(each["pid"], int(each["redis"].rsplit(":", 1)[1]), each["id"]) for each in serving]
+
+
+def owns_something(number):
+    return any(each["id"] == number and each["serving"] and each["tenures"] for each in gateways_told())
 
 
 class Asker(threading.Thread):
@@ -344,7 +352,7 @@ def case_of_several(function):
 
 @case_of_several
 def a_gateway_is_drained():
-    """what a gateway hands over is served all the time, and no client is sent to and fro"""
+    """what a gateway hands over, and gets back, is served all the time, and no client is sent to and fro"""
     others = [name for pid, port, name in gateways() if port != PORT]
     askers = [Asker(number, (HOST, PORT)) for number in range(4)]
     for each in askers:
@@ -353,6 +361,10 @@ def a_gateway_is_drained():
         time.sleep(SETTLE_SECONDS)
         drain = [binary_path(), "drain", "gateway", str(others[-1]), "--admin", "%s:%d" % address("SHORTTAIL_ADMIN")]
         subprocess.run(drain, stdout=subprocess.DEVNULL, check=True, timeout=START_SECONDS_MAX)
+        true(not owns_something(others[-1]), "it owns nothing")
+        time.sleep(SETTLE_SECONDS)
+        subprocess.run([*drain, "--cancel"], stdout=subprocess.DEVNULL, check=True, timeout=START_SECONDS_MAX)
+        wait_until(lambda: owns_something(others[-1]), START_SECONDS_MAX, "it owns something again")
         time.sleep(SETTLE_SECONDS)
     finally:
         let_end(askers)

@@ -56,12 +56,14 @@ pub mod report;
 mod samples;
 mod scene;
 mod scheduling;
+mod scratch;
 mod sizes;
 mod svg;
 pub mod tail;
 mod timeline;
 mod trace;
 pub mod transitions;
+mod undo;
 mod window;
 mod workload;
 

@@ -8,7 +8,8 @@ use anyhow::Context;
 use crate::admin::Status;
 use crate::child::Child;
 use crate::faults::Namespace;
-use crate::peers::{ClusterOptions, Running, free_port, scratch_directory};
+use crate::peers::{ClusterOptions, Running, free_port};
+use crate::scratch::Scratch;
 
 /// What the cluster is like.
 pub struct Shape<'a> {
@@ -27,7 +28,7 @@ pub struct Shape<'a> {
 /// No rights to make a namespace, or a role does not start.
 pub fn start(options: &ClusterOptions, shape: &Shape) -> anyhow::Result<(Running, Namespace)> {
     let program = options.program()?;
-    let scratch = scratch_directory("linked")?;
+    let scratch = Scratch::new("linked")?;
     let namespace = Namespace::create().context("a node behind a link of its own")?;
     let here = namespace.machine();
     let (coordinator, admin) = (format!("{here}:{}", free_port()?), format!("127.0.0.1:{}", free_port()?));
@@ -37,7 +38,7 @@ pub fn start(options: &ClusterOptions, shape: &Shape) -> anyhow::Result<(Running
         command.arg(role).args(flags);
         command
     };
-    let (nodes, state) = (shape.nodes.to_string(), scratch.0.join("state"));
+    let (nodes, state) = (shape.nodes.to_string(), scratch.path().join("state"));
     let state = state.to_str().context("the temporary directory has no plain name")?;
     let flags = ["--listen", &coordinator, "--admin", &admin, "--dir", state, "--code", shape.code, "--nodes", &nodes];
     let mut children = vec![Child::spawn("shorttail coordinator", command("coordinator", &flags))?];

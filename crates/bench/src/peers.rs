@@ -14,6 +14,7 @@ use crate::codec::Protocol;
 use crate::faults::Site;
 use crate::load::LoadOptions;
 use crate::process;
+use crate::scratch::Scratch;
 
 /// A store to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -99,16 +100,6 @@ pub struct Running {
     _scratch: Option<Scratch>,
 }
 
-/// A directory that is removed at the end.
-pub struct Scratch(pub PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Left-over files in the system's temporary directory do no harm.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Running {
     /// One memcached with one thread and the given memory.
     ///
@@ -143,11 +134,11 @@ impl Running {
     /// It is not installed or does not start.
     pub fn redis(replicas: u32) -> anyhow::Result<Self> {
         let program = find_program("redis-server", "redis-server")?;
-        let scratch = scratch_directory("redis")?;
+        let scratch = Scratch::new("redis")?;
         let primary_port = free_port()?;
-        let mut children = vec![start_redis(&program, &scratch.0, primary_port, None)?];
+        let mut children = vec![start_redis(&program, scratch.path(), primary_port, None)?];
         for _ in 0..replicas {
-            children.push(start_redis(&program, &scratch.0, free_port()?, Some(primary_port))?);
+            children.push(start_redis(&program, scratch.path(), free_port()?, Some(primary_port))?);
         }
         children[0].wait_until(|| online_replicas(primary_port) == Some(replicas as usize))?;
         let role = |index: usize| if index == 0 { "primary" } else { "replica" };
@@ -174,14 +165,14 @@ impl Running {
         node_memory_mib: u64,
     ) -> anyhow::Result<Self> {
         let program = options.program()?;
-        let scratch = scratch_directory("cluster")?;
+        let scratch = Scratch::new("cluster")?;
         let (memcached, redis, admin) = (free_address()?, free_address()?, free_address()?);
         let nodes = options.nodes.unwrap_or(default_shape.0).to_string();
         let node_memory = options.node_memory.clone().unwrap_or(format!("{node_memory_mib}MiB"));
         let mut command = Command::new(&program);
         command.args(["up", "--nodes", &nodes, "--code", options.code.as_deref().unwrap_or(default_shape.1)]);
         command.args(["--node-memory", &node_memory, "--memcached", &memcached, "--redis", &redis]);
-        command.args(["--admin", &admin]).arg("--dir").arg(&scratch.0).args(&options.up_args);
+        command.args(["--admin", &admin]).arg("--dir").arg(scratch.path()).args(&options.up_args);
         let mut child = Child::spawn("shorttail up", command)?;
         child.wait_for_line("ready")?;
         let pids = cluster_pids(&Status::get(&admin)?, child.pid());
@@ -301,11 +292,4 @@ pub fn free_port() -> anyhow::Result<u16> {
 
 pub fn free_address() -> anyhow::Result<String> {
     Ok(format!("127.0.0.1:{}", free_port()?))
-}
-
-pub fn scratch_directory(name: &str) -> anyhow::Result<Scratch> {
-    let unique = free_port()?;
-    let path = std::env::temp_dir().join(format!("shorttail-bench-{name}-{}-{unique}", std::process::id()));
-    std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    Ok(Scratch(path))
 }

@@ -43,14 +43,19 @@ fn parse_admin(text: &str) -> Result<SocketAddr, AddressError> {
 
 pub struct Admin {
     address: SocketAddr,
+    timeout: Duration,
     agent: ureq::Agent,
 }
 
 impl Admin {
     pub fn new(port: &AdminPort) -> Self {
+        Self::within(port, TIMEOUT)
+    }
+
+    fn within(port: &AdminPort, timeout: Duration) -> Self {
         let config = ureq::Agent::config_builder();
-        let config = config.proxy(None).timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
-        Admin { address: port.address, agent: ureq::Agent::new_with_config(config) }
+        let config = config.proxy(None).timeout_global(Some(timeout)).http_status_as_error(false).build();
+        Admin { address: port.address, timeout, agent: ureq::Agent::new_with_config(config) }
     }
 
     /// # Errors
@@ -109,6 +114,13 @@ impl Admin {
 
     fn read(&self, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> anyhow::Result<String> {
         let address = self.address;
+        if let Err(ureq::Error::Timeout(_)) = answer {
+            return Err(anyhow!(
+                "no answer from {address} within {} s: its process or machine stands still, or nothing is there \
+                 (--admin says whom to ask). Keys are served without a coordinator",
+                self.timeout.as_secs()
+            ));
+        }
         let mut answer = answer.with_context(|| format!("no answer from {address} (--admin says whom to ask)"))?;
         let status = answer.status();
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
@@ -188,6 +200,15 @@ mod tests {
         for said in [status, order] {
             assert!(said.contains("no coordinator answers, but a gateway"), "{said}");
         }
+    }
+
+    /// As a process does that was stopped: the system still takes its connections.
+    #[test]
+    fn who_stands_still_is_said_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = AdminPort { address: listener.local_addr().expect("bound") };
+        let error = Admin::within(&port, Duration::from_millis(50)).status().expect_err("nobody answers");
+        assert!(error.to_string().contains("stands still"), "{error:#}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ Examples:
   shorttail drain node 5 --cancel   it is used again
 
 A gateway goes on to answer its clients: what they ask for, it asks of the new owners. It owns something again when its \
-process is started again, or when no other gateway is left. A node goes on to answer until it is stopped. It stays as it \
+process is started again, when the drain is cancelled, or when no other gateway is left. A node goes on to answer until it is stopped. It stays as it \
 is meant to be, empty, when processes are started again, until the drain is cancelled or the node is removed.";
 
 /// Between two looks at the progress of a gateway, and of a node.
@@ -51,6 +51,9 @@ pub enum DrainedMember {
     Gateway {
         /// Its number, as `shorttail status` tells it
         id: u16,
+        /// Let the gateway own something again
+        #[arg(long)]
+        cancel: bool,
         /// Seconds until it is said that it did not end; it goes on nevertheless
         #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = parse_patience)]
         within: u64,
@@ -78,8 +81,9 @@ fn parse_patience(text: &str) -> Result<u64, String> {
 pub fn run(command: &DrainCommand) -> Result<(), Failure> {
     let admin = Admin::new(&command.admin);
     match command.member {
-        DrainedMember::Gateway { id, within } => drain_gateway(&admin, id, Duration::from_secs(within)),
-        DrainedMember::Node { id, cancel: true, .. } => order(&admin, DrainRequest::Cancel(id)),
+        DrainedMember::Gateway { id, cancel: true, .. } => order(&admin, DrainRequest::CancelGateway(id)),
+        DrainedMember::Gateway { id, within, .. } => drain_gateway(&admin, id, Duration::from_secs(within)),
+        DrainedMember::Node { id, cancel: true, .. } => order(&admin, DrainRequest::CancelNode(id)),
         DrainedMember::Node { id, within, .. } => drain_node(&admin, id, Duration::from_secs(within)),
     }
 }

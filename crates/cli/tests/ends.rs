@@ -53,3 +53,27 @@ fn a_coordinator_that_runs_alone_ends_without_an_error() {
     }
     assert_eq!(terminate(&mut coordinator).code(), Some(0));
 }
+
+/// Processes that were started with a word in their environment.
+fn processes_with(word: &str) -> usize {
+    let of_process = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read(entry.ok()?.path().join("environ")).ok();
+    let environments = std::fs::read_dir("/proc").expect("a system that tells").filter_map(of_process);
+    environments.filter(|environment| environment.windows(word.len()).any(|part| part == word.as_bytes())).count()
+}
+
+#[test]
+fn a_measurement_that_a_signal_ends_leaves_nothing() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let path = temp.path().to_str().expect("ascii");
+    let entries = || std::fs::read_dir(path).expect("ours").map(|entry| entry.expect("ours").path());
+    let mut command = program();
+    command.args(["bench", "kill", "--nodes", "3", "--code", "rs:2+1", "--node-memory", "32MiB", "--quiet"]);
+    command.args(["--keys", "100", "--seconds", "1000", "--kill-at", "900"]).env("TMPDIR", path);
+    let mut bench = Process(command.spawn().expect("the program runs"));
+    let has_cluster = || entries().any(|made| std::fs::read_dir(made).is_ok_and(|inside| inside.count() > 3));
+    await_some("a cluster", || has_cluster().then_some(()));
+    assert_eq!(terminate(&mut bench).signal(), Some(Signal::SIGTERM as i32));
+    // Its servers end by themselves.
+    await_some("the end of all", || (processes_with(path) == 0).then_some(()));
+    assert_eq!(entries().collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
+}

@@ -187,6 +187,14 @@ impl Coordinator {
         }
     }
 
+    /// What it was not told to let go of it keeps.
+    pub(crate) fn spare_owner(&mut self, gateway: u16) {
+        let is_owner = |epoch| self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway);
+        if self.tenures.hand_over.as_ref().is_some_and(|plan| !plan.is_ordered && is_owner(plan.epoch)) {
+            self.drop_plan();
+        }
+    }
+
     fn drop_plan(&mut self) {
         let plan = self.tenures.hand_over.take();
         let heirs = plan.into_iter().flat_map(|plan| plan.heirs.into_values());

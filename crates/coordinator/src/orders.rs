@@ -36,7 +36,8 @@ fn late_words() -> String {
 impl Coordinator {
     pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, member: u16, order: Order) {
         let outcome = match order {
-            Order::Drain => Some(self.drain_gateway(member)),
+            Order::DrainGateway { cancel: false } => Some(self.drain_gateway(member)),
+            Order::DrainGateway { cancel: true } => Some(self.use_gateway_again(member)),
             Order::DrainNode { cancel } => Some(self.drain_node(member, cancel)),
             Order::RemoveNode { lost } => Some(self.remove_node(now, member, lost)),
             Order::AcknowledgeLosses => Some(self.acknowledge_losses()),
@@ -64,7 +65,10 @@ impl Coordinator {
         let connection = match order {
             Order::Chaos(order) => self.admit_chaos(member, order)?,
             Order::Policy(order) => self.admit_policy(member, order)?,
-            Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } | Order::AcknowledgeLosses => {
+            Order::DrainGateway { .. }
+            | Order::DrainNode { .. }
+            | Order::RemoveNode { .. }
+            | Order::AcknowledgeLosses => {
                 return Err("this is the coordinator's to do".into());
             }
         };

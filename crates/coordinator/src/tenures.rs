@@ -145,6 +145,19 @@ impl Coordinator {
         Ok(format!("gateway {id} hands over {count} partition(s)"))
     }
 
+    /// The operator thought better of that. What it has handed over it gets back as any gateway gets its share.
+    ///
+    /// # Errors
+    /// That it was not to be drained.
+    pub(crate) fn use_gateway_again(&mut self, id: u16) -> Result<String, String> {
+        if !self.durable.draining.remove(&id) {
+            return Err(format!("gateway {id} is not being drained"));
+        }
+        self.persist();
+        self.spare_owner(id);
+        Ok(format!("gateway {id} is used again"))
+    }
+
     /// Each change of an owner takes one, and they end.
     pub(crate) fn epochs_problem(&self) -> Option<String> {
         let (used, all) = (self.durable.epoch, Epoch::MAX.0);

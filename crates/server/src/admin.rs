@@ -180,14 +180,16 @@ pub struct PolicyRequest {
     pub change: Change,
 }
 
-/// Lets a gateway hand over all that it owns, or a node be emptied.
+/// Lets a gateway hand over all that it owns, or a node be emptied; or not any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DrainRequest {
     Gateway(u16),
     Node(u16),
+    /// The gateway is to own something again.
+    CancelGateway(u16),
     /// The node is not to be emptied any more.
-    Cancel(u16),
+    CancelNode(u16),
 }
 
 /// Takes a node out of the cluster.
@@ -236,9 +238,10 @@ async fn policy(State(desk): State<Desk>, Json(request): Json<PolicyRequest>) ->
 /// As with [`chaos`], it must be JSON.
 async fn drain(State(desk): State<Desk>, Json(request): Json<DrainRequest>) -> Response {
     let (member, wanted) = match request {
-        DrainRequest::Gateway(gateway) => (gateway, Order::Drain),
+        DrainRequest::Gateway(gateway) => (gateway, Order::DrainGateway { cancel: false }),
+        DrainRequest::CancelGateway(gateway) => (gateway, Order::DrainGateway { cancel: true }),
         DrainRequest::Node(node) => (node, Order::DrainNode { cancel: false }),
-        DrainRequest::Cancel(node) => (node, Order::DrainNode { cancel: true }),
+        DrainRequest::CancelNode(node) => (node, Order::DrainNode { cancel: true }),
     };
     order(desk, Some(vec![member]), |_| Vec::new(), wanted).await
 }

@@ -58,6 +58,26 @@ fn a_drained_gateway_owns_nothing() {
     concludes(world);
 }
 
+/// The operator thinks better of it at any step of the hand-over.
+#[test]
+fn a_gateway_whose_drain_is_cancelled_owns_something_again() {
+    for seed in 0..12 {
+        let mut world = cluster_of(coordinated(1), seed);
+        fill(&mut world, 0..60);
+        world.drain_gateway(0);
+        pass(&mut world, 1_000 + 10_000 * seed);
+        world.cancel_drain_of_gateway(0);
+        await_within(&mut world, SERVED_US, "shared again", |world| {
+            let keys: Vec<String> = (0..60).map(|name| format!("key{name}")).collect();
+            let is_owner = |gateway| keys.iter().any(|key| world.owner_of(key) == Some(gateway));
+            is_owner(0) && is_owner(1) && keys.iter().all(|key| world.serves(key))
+        });
+        holds(&mut world, 0..60);
+        assert_eq!(world.counts().tenures_taken_over, 0, "seed {seed}");
+        concludes(world);
+    }
+}
+
 /// Versions of every epoch are used up: everything goes on under new ones, and what is written then is the newest.
 #[test]
 fn owners_whose_versions_are_used_up_go_on_under_new_epochs() {

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use super::execute;
+use crate::undo::Undo;
 
 /// Removed when its last copy is dropped.
 #[derive(Clone, Debug)]
@@ -24,6 +25,7 @@ struct Names {
     outer: String,
     inner: String,
     subnet: u8,
+    _removal: Undo,
 }
 
 impl Namespace {
@@ -31,13 +33,16 @@ impl Namespace {
     /// No rights, or no iproute2.
     pub fn create() -> anyhow::Result<Self> {
         let number = std::process::id();
-        let names = Names {
-            namespace: format!("shorttail-{number}"),
-            // Names of links have at most 15 characters.
-            outer: format!("sto{number}"),
-            inner: format!("sti{number}"),
-            subnet: (number % 256) as u8,
-        };
+        // Names of links have at most 15 characters.
+        let (namespace, outer) = (format!("shorttail-{number}"), format!("sto{number}"));
+        let removed = (namespace.clone(), outer.clone());
+        let removal = Undo::of(move || {
+            // The link goes with its namespace, unless the namespace was never made.
+            let _ = ip(&["netns", "del", &removed.0]);
+            let _ = ip(&["link", "del", &removed.1]);
+        })?;
+        let (inner, subnet) = (format!("sti{number}"), (number % 256) as u8);
+        let names = Names { namespace, outer, inner, subnet, _removal: removal };
         let made = Namespace(Arc::new(names));
         let Names { namespace, outer, inner, .. } = &*made.0;
         let (here, there) = (format!("{}/30", made.machine()), format!("{}/30", made.address()));
@@ -82,14 +87,6 @@ impl Namespace {
         let Names { namespace, outer, inner, .. } = &*self.0;
         tc(&["qdisc", "del", "dev", outer, "root"])?;
         tc(&["-n", namespace, "qdisc", "del", "dev", inner, "root"])
-    }
-}
-
-impl Drop for Names {
-    fn drop(&mut self) {
-        // The link goes with its namespace, unless the namespace was never made.
-        let _ = ip(&["netns", "del", &self.namespace]);
-        let _ = ip(&["link", "del", &self.outer]);
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, bail, ensure};
 
+use crate::undo::Undo;
+
 const V1: &str = "/sys/fs/cgroup/cpu";
 const V2: &str = "/sys/fs/cgroup";
 
@@ -19,7 +21,7 @@ const QUOTA_US_MIN: u64 = 1_000;
 
 pub struct Quota {
     group: PathBuf,
-    pid: u32,
+    _removal: Undo,
 }
 
 impl Quota {
@@ -40,7 +42,8 @@ impl Quota {
             let _ = fs::write(Path::new(V2).join("cgroup.subtree_control"), "+cpu");
         }
         fs::create_dir(&group).with_context(|| format!("cannot create the control group {}", group.display()))?;
-        let quota = Quota { group, pid };
+        let removed = group.clone();
+        let quota = Quota { group, _removal: Undo::of(move || remove(&removed, pid))? };
         if is_v1 {
             quota.put("cpu.cfs_period_us", PERIOD_US)?;
             quota.put("cpu.cfs_quota_us", quota_us)?;
@@ -57,14 +60,12 @@ impl Quota {
     }
 }
 
-impl Drop for Quota {
-    fn drop(&mut self) {
-        // Back to the root group; a process that has ended is in none. An empty group can be removed.
-        if let Some(root) = self.group.parent() {
-            let _ = fs::write(root.join("cgroup.procs"), self.pid.to_string());
-        }
-        let _ = fs::remove_dir(&self.group);
+fn remove(group: &Path, pid: u32) {
+    // Back to the root group; a process that has ended is in none. An empty group can be removed.
+    if let Some(root) = group.parent() {
+        let _ = fs::write(root.join("cgroup.procs"), pid.to_string());
     }
+    let _ = fs::remove_dir(group);
 }
 
 #[cfg(test)]

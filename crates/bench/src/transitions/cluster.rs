@@ -1,5 +1,6 @@
 //! A cluster of processes of which nodes are killed and started again, and what its gateway logs meanwhile.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +11,8 @@ use super::course::{Course, Event, Moment, Step, Times};
 use crate::admin::Status;
 use crate::child::Child;
 use crate::limits::TRANSITION_SECONDS;
-use crate::peers::{ClusterOptions, Running, Scratch, free_port, scratch_directory};
+use crate::peers::{ClusterOptions, Running, free_port};
+use crate::scratch::Scratch;
 
 /// What a node has when it is back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -49,12 +51,12 @@ impl Recipe {
     }
 
     fn node(&self, id: usize) -> anyhow::Result<Child> {
-        let listen = format!("unix:{}/node{id}", self.scratch.0.display());
+        let listen = format!("unix:{}/node{id}", self.scratch.path().display());
         let (name, memory) = (id.to_string(), self.node_memory.as_str());
         let flags = ["--listen", &listen, "--coordinator", &self.coordinator, "--id", &name, "--memory", memory];
         let mut command = self.command("node", &flags);
         if let Some(kept) = &self.memory {
-            command.arg("--memory-file").arg(kept.0.join(format!("node{id}")));
+            command.arg("--memory-file").arg(kept.path().join(format!("node{id}")));
         }
         Child::spawn("shorttail node", command)
     }
@@ -74,12 +76,12 @@ impl Cluster {
             program: options.program()?,
             coordinator: format!("127.0.0.1:{}", free_port()?),
             node_memory: options.node_memory.clone().unwrap_or(format!("{node_memory_mib}MiB")),
-            scratch: scratch_directory("transitions")?,
+            scratch: Scratch::new("transitions")?,
             memory,
         };
         let admin = format!("127.0.0.1:{}", free_port()?);
         let (node_count, code) = (options.nodes.unwrap_or(8), options.code.as_deref().unwrap_or("rs:4+2"));
-        let (nodes, state) = (node_count.to_string(), recipe.scratch.0.join("state").display().to_string());
+        let (nodes, state) = (node_count.to_string(), recipe.scratch.path().join("state").display().to_string());
         let flags = ["--listen", &recipe.coordinator, "--admin", &admin, "--dir", &state];
         let mut command = recipe.command("coordinator", &flags);
         command.args(["--code", code, "--nodes", &nodes]);
@@ -143,13 +145,6 @@ impl Cluster {
 
 /// In memory, if the system has such a place: a node's memory file is memory.
 fn memory_directory() -> anyhow::Result<Scratch> {
-    let scratch = scratch_directory("memory")?;
-    let shared = std::path::Path::new("/dev/shm");
-    let name = scratch.0.file_name().context("a directory without a name")?;
-    if !shared.is_dir() {
-        return Ok(scratch);
-    }
-    let path = shared.join(name);
-    std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    Ok(Scratch(path))
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() { Scratch::within(shared, "memory") } else { Scratch::new("memory") }
 }

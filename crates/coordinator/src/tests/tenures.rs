@@ -348,7 +348,11 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     let status = stage.scene.coordinator.status();
     assert_eq!((status.tenures_handed_over_total, status.tenures_lost_total), (0, 1));
     stage.scene.outputs.clear();
-    stage.scene.handle(Input::Order { ticket: 5, member: ids[1], order: control::Order::Drain });
+    stage.scene.handle(Input::Order {
+        ticket: 5,
+        member: ids[1],
+        order: control::Order::DrainGateway { cancel: false },
+    });
     assert!(
         stage.scene.outputs.contains(&Output::Answer {
             ticket: 5,
@@ -364,7 +368,11 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     }
     assert_eq!(stage.loads(), [(ids[2], 12)].into());
     assert!(stage.scene.coordinator.status().gateways.iter().any(|gateway| gateway.draining));
-    stage.scene.handle(Input::Order { ticket: 6, member: ids[2], order: control::Order::Drain });
+    stage.scene.handle(Input::Order {
+        ticket: 6,
+        member: ids[2],
+        order: control::Order::DrainGateway { cancel: false },
+    });
     let why = format!("gateway {} is the only one that may own partitions", ids[2]);
     assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 6, outcome: Err(why) }));
     stage.die(ids[2]);
@@ -376,9 +384,45 @@ fn planned() -> (Stage, u16, u16) {
     let mut stage = Stage::new(2, 8);
     let (old, new) = (stage.join(), stage.join());
     stage.serve();
-    stage.scene.handle(Input::Order { ticket: 5, member: old, order: control::Order::Drain });
+    stage.scene.handle(Input::Order { ticket: 5, member: old, order: control::Order::DrainGateway { cancel: false } });
     assert_eq!((stage.lets_go(old), stage.to_come(new)), (vec![], vec![3]));
     (stage, old, new)
+}
+
+/// What it was not told to let go of it keeps, and what it handed over it gets back as its share.
+#[test]
+fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back() {
+    let cancel = |stage: &mut Stage, id| {
+        stage.scene.outputs.clear();
+        let order = control::Order::DrainGateway { cancel: true };
+        stage.scene.handle(Input::Order { ticket: 6, member: id, order });
+        let answers = stage.scene.outputs.iter().filter_map(|output| match output {
+            Output::Answer { ticket: 6, outcome } => Some(outcome.clone()),
+            _ => None,
+        });
+        answers.last().expect("every order is answered")
+    };
+    let (mut stage, old, new) = planned();
+    assert_eq!(cancel(&mut stage, old), Ok(format!("gateway {old} is used again")));
+    assert_eq!(stage.to_come(new), [], "nobody prepares");
+    stage.pass_ms(5 * SETTLED_MS + PREPARE_MS_MAX);
+    assert_eq!((stage.lets_go(old), stage.owners()), (vec![], vec![(1, old, 4), (2, new, 4)]));
+    assert_eq!(cancel(&mut stage, old), Err(format!("gateway {old} is not being drained")));
+
+    let (mut stage, old, new) = planned();
+    stage.prepare();
+    assert_eq!(stage.lets_go(old), [1]);
+    assert!(cancel(&mut stage, old).is_ok());
+    assert_eq!(stage.lets_go(old), [1], "it may have let go already");
+    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    stage.serve();
+    assert_eq!(stage.loads(), [(new, 8)].into());
+    stage.pass_ms(2 * SETTLED_MS);
+    stage.prepare();
+    stage.report(|epoch| if epoch == 2 { TenureState::LetGo } else { TenureState::Serving });
+    stage.serve();
+    assert_eq!(stage.loads(), [(old, 4), (new, 4)].into());
+    assert!(!stage.scene.persisted.draining.contains(&old), "also for the next coordinator");
 }
 
 /// Nobody would own what it lets go as long as the store is away.
@@ -488,7 +532,11 @@ fn a_drained_gateway_that_comes_back_owns_nothing() {
     let mut stage = Stage::new(2, 4);
     let (drained, other) = (stage.join(), stage.join());
     stage.serve();
-    stage.scene.handle(Input::Order { ticket: 5, member: drained, order: control::Order::Drain });
+    stage.scene.handle(Input::Order {
+        ticket: 5,
+        member: drained,
+        order: control::Order::DrainGateway { cancel: false },
+    });
     stage.close(drained);
     stage.return_of(drained).expect("let in");
     stage.serve();
@@ -540,7 +588,11 @@ fn what_is_planned_has_its_epochs_though_none_is_left() {
         stage.beat();
         stage.serve();
         assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4), (4, old, 2), (5, new, 2)]);
-        stage.scene.handle(Input::Order { ticket: 5, member: old, order: control::Order::Drain });
+        stage.scene.handle(Input::Order {
+            ticket: 5,
+            member: old,
+            order: control::Order::DrainGateway { cancel: false },
+        });
         assert_eq!(stage.to_come(new), [Epoch::MAX.0]);
         stage.prepare();
         match dies {

@@ -565,7 +565,7 @@ fn an_order_is_not_taken_while_the_store_does_not_answer() {
     while !order("/acknowledge", r#""losses""#).contains("no answer in time: it may be carried out later") {}
     let refused = [
         order("/drain", r#"{"node":1}"#),
-        order("/drain", r#"{"cancel":0}"#),
+        order("/drain", r#"{"cancel_node":0}"#),
         order("/remove", r#"{"node":2,"lost":true}"#),
         order("/acknowledge", r#""losses""#),
     ];

@@ -10,8 +10,8 @@ pub enum Order {
     Chaos(shorttail_chaos::Order),
     /// A gateway is to treat slow nodes otherwise, or to store objects otherwise.
     Policy(PolicyOrder),
-    /// A gateway is to hand over all that it owns. The coordinator sees to it: no member is sent this.
-    Drain,
+    /// A gateway is to hand over all that it owns, or not any more. The coordinator sees to it: no member is sent this.
+    DrainGateway { cancel: bool },
     /// A node is to be emptied, or not any more. The coordinator's work too.
     DrainNode { cancel: bool },
     /// A node is taken out of the cluster; `lost`: whatever it holds. The coordinator's work too.

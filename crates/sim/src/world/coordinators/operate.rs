@@ -30,7 +30,16 @@ impl World {
         let member = self.control.members.get(&Who::Gateway(gateway));
         if let Some(id) = member.and_then(Member::gateway_id) {
             self.note(format_args!("gateway {gateway} is to hand over everything"));
-            self.order(HAND_OVER, id, Order::Drain);
+            self.order(HAND_OVER, id, Order::DrainGateway { cancel: false });
+        }
+    }
+
+    /// The operator thought better of it.
+    pub fn cancel_drain_of_gateway(&mut self, gateway: usize) {
+        let member = self.control.members.get(&Who::Gateway(gateway));
+        if let Some(id) = member.and_then(Member::gateway_id) {
+            self.note(format_args!("gateway {gateway} is used again"));
+            self.order(HAND_OVER, id, Order::DrainGateway { cancel: true });
         }
     }
 
