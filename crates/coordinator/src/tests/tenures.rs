@@ -393,7 +393,6 @@ fn planned() -> (Stage, u16, u16) {
 #[test]
 fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back() {
     let cancel = |stage: &mut Stage, id| {
-        stage.scene.outputs.clear();
         let order = control::Order::DrainGateway { cancel: true };
         stage.scene.handle(Input::Order { ticket: 6, member: id, order });
         let answers = stage.scene.outputs.iter().filter_map(|output| match output {
