@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,9 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
 
 use crate::limits::{SERVER_START_SECONDS, SERVER_STOP_SECONDS};
+use crate::undo::Undo;
 
 /// Lines of output kept for an error message.
 const KEPT_LINES: usize = 20;
@@ -23,6 +26,8 @@ const POLL: Duration = Duration::from_millis(10);
 pub struct Child {
     name: String,
     process: std::process::Child,
+    /// Taken to stop it.
+    stop: Option<Undo>,
     lines: Receiver<String>,
     last_lines: Arc<Mutex<VecDeque<String>>>,
 }
@@ -38,7 +43,15 @@ impl Child {
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
         }
-        let mut process = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let (mut process, stop) = Undo::making(|| {
+            let mut process = command.spawn().with_context(|| format!("cannot start {name}"))?;
+            let Ok(handle) = pidfd_open(Pid::from_child(&process), PidfdFlags::empty()) else {
+                let _ = process.kill();
+                let _ = process.wait();
+                bail!("{name} cannot be watched (that takes Linux 5.3)");
+            };
+            Ok((process, move || stop(&handle)))
+        })?;
         let (sender, lines) = channel();
         let last_lines = Arc::new(Mutex::new(VecDeque::new()));
         let outputs: [Option<Box<dyn Read + Send>>; 2] = [
@@ -61,7 +74,7 @@ impl Child {
                 }
             });
         }
-        Ok(Child { name: name.to_owned(), process, lines, last_lines })
+        Ok(Child { name: name.to_owned(), process, stop: Some(stop), lines, last_lines })
     }
 
     pub fn pid(&self) -> u32 {
@@ -123,29 +136,23 @@ impl Child {
         let kept = self.last_lines.lock().expect("no holder panics");
         if kept.is_empty() { String::new() } else { format!("; it said:\n{}", Vec::from(kept.clone()).join("\n")) }
     }
-
-    fn stop(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(SERVER_STOP_SECONDS);
-        if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
-            && matches!(self.process.try_wait(), Ok(None))
-        {
-            // It may have ended in between: then there is nothing to stop.
-            let _ = kill_process(pid, Signal::TERM);
-            while Instant::now() < deadline {
-                if !matches!(self.process.try_wait(), Ok(None)) {
-                    return;
-                }
-                std::thread::sleep(POLL);
-            }
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.stop();
+        drop(self.stop.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// Has a process end, by force if it does not in time. Others than its parent may do that, and it may have ended.
+fn stop(process: &OwnedFd) {
+    let _ = pidfd_send_signal(process, Signal::TERM);
+    let patience = Timespec { tv_sec: SERVER_STOP_SECONDS as i64, tv_nsec: 0 };
+    let mut ended = [PollFd::new(process, PollFlags::IN)];
+    if poll(&mut ended, Some(&patience)) != Ok(1) {
+        let _ = pidfd_send_signal(process, Signal::KILL);
+        let _ = poll(&mut ended, Some(&patience));
     }
 }
 

@@ -7,8 +7,8 @@
 //! Link    tbf on the node's own link              by network namespace, see `namespace`
 //! ```
 //!
-//! Whatever is started ends when its guard is dropped; not if a signal ends the program. Must not know: what is
-//! measured meanwhile.
+//! Whatever is started ends when its guard is dropped; if a signal ends the program, all but what was asked of the
+//! cluster itself does. Must not know: what is measured meanwhile.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

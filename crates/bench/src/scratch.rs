@@ -25,11 +25,13 @@ impl Scratch {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("shorttail-bench-{name}-{}-{number}", std::process::id()));
-        // What is there already is not ours to remove.
-        std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        let removed = path.clone();
-        // If a signal ends all, servers may still write there: what is left then does no harm.
-        let removal = Undo::of(move || drop(std::fs::remove_dir_all(removed)))?;
+        let (path, removal) = Undo::making(|| {
+            // What is there already is not ours to remove.
+            std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
+            let removed = path.clone();
+            // Servers that write there are younger, and have ended.
+            Ok((path, move || drop(std::fs::remove_dir_all(removed))))
+        })?;
         Ok(Scratch { path, _removal: removal })
     }
 

@@ -83,8 +83,11 @@ impl Admin {
     /// When nobody answers, or with an error.
     pub fn order(&self, path: &str, request: &impl Serialize) -> anyhow::Result<Vec<OrderOutcome>> {
         let json = serde_json::to_string(request).context("an order is JSON")?;
-        let answer =
-            self.read(self.agent.post(self.url(path)).header("content-type", "application/json").send(json))?;
+        let answer = self.agent.post(self.url(path)).header("content-type", "application/json").send(json);
+        if let Err(ureq::Error::Timeout(_)) = answer {
+            return Err(anyhow!("{}; it may obey yet", self.is_still()));
+        }
+        let answer = self.read(answer)?;
         serde_json::from_str(&answer).with_context(|| self.is_other())
     }
 
@@ -108,6 +111,15 @@ impl Admin {
         )
     }
 
+    fn is_still(&self) -> String {
+        format!(
+            "no answer from {} within {} s (--admin says whom to ask): its process or machine stands still, or nothing is \
+             there",
+            self.address,
+            self.timeout.as_secs()
+        )
+    }
+
     fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -115,11 +127,7 @@ impl Admin {
     fn read(&self, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> anyhow::Result<String> {
         let address = self.address;
         if let Err(ureq::Error::Timeout(_)) = answer {
-            return Err(anyhow!(
-                "no answer from {address} within {} s: its process or machine stands still, or nothing is there \
-                 (--admin says whom to ask). Keys are served without a coordinator",
-                self.timeout.as_secs()
-            ));
+            return Err(anyhow!("{}", self.is_still()));
         }
         let mut answer = answer.with_context(|| format!("no answer from {address} (--admin says whom to ask)"))?;
         let status = answer.status();

@@ -17,13 +17,16 @@ use crate::output::print;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  shorttail drain gateway 2         it owns nothing then: it may be stopped
-  shorttail drain node 5            it is empty then: stop or remove it
-  shorttail drain node 5 --cancel   it is used again
+  shorttail drain gateway 2            it owns nothing then: it may be stopped
+  shorttail drain gateway 2 --cancel   it owns something again
+  shorttail drain node 5               it is empty then: stop or remove it
+  shorttail drain node 5 --cancel      it is used again
 
 A gateway goes on to answer its clients: what they ask for, it asks of the new owners. It owns something again when its \
-process is started again, when the drain is cancelled, or when no other gateway is left. A node goes on to answer until it is stopped. It stays as it \
-is meant to be, empty, when processes are started again, until the drain is cancelled or the node is removed.";
+process is started again, when the drain is cancelled, or when no other gateway is left.
+
+A node goes on to answer until it is stopped. It stays as it is meant to be, empty, when processes are started again, \
+until the drain is cancelled or the node is removed.";
 
 /// Between two looks at the progress of a gateway, and of a node.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -96,6 +99,8 @@ fn drain_gateway(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure
     order(admin, DrainRequest::Gateway(id))?;
     await_handed_over(|| admin.cluster(), id, within)?;
     std::thread::sleep(SETTLE);
+    // Who cancels in the last moment is heard, too.
+    await_handed_over(|| admin.cluster(), id, within)?;
     print(&format!("gateway {id} owns nothing\n"))
 }
 
@@ -105,6 +110,7 @@ fn await_handed_over(ask: impl Fn() -> anyhow::Result<ClusterStatus>, id: u16, w
     loop {
         let status = look(&ask, deadline, lines::warn)?;
         match status.gateways.iter().find(|gateway| gateway.id == id) {
+            Some(gateway) if !gateway.draining => return Err(anyhow!("gateway {id} is not being drained any more")),
             Some(gateway) if gateway.tenures.is_empty() => return Ok(()),
             Some(_) => missed_since = None,
             None if missed_since.get_or_insert_with(Instant::now).elapsed() >= RETURN => {
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_gateway_that_comes_back_later_than_its_coordinator_did_not_go_away() {
-        let gateway = |tenures| GatewayStatusEntry { id: 2, tenures, ..GatewayStatusEntry::default() };
+        let gateway = |tenures| GatewayStatusEntry { id: 2, draining: true, tenures, ..GatewayStatusEntry::default() };
         let with = |gateways| Ok(ClusterStatus { gateways, ..ClusterStatus::default() });
         let looks = Cell::new(0);
         let ask = || match looks.replace(looks.get() + 1) {
@@ -229,5 +235,15 @@ mod tests {
         };
         await_handed_over(ask, 2, Duration::from_secs(60)).expect("it owns nothing in the end");
         assert_eq!(looks.get(), 5);
+    }
+
+    #[test]
+    fn who_waits_for_a_drain_hears_that_it_was_cancelled() {
+        let gateway = |tenures| GatewayStatusEntry { id: 2, tenures, ..GatewayStatusEntry::default() };
+        for tenures in [vec![], vec![TenureStatusEntry::default()]] {
+            let ask = || Ok(ClusterStatus { gateways: vec![gateway(tenures.clone())], ..ClusterStatus::default() });
+            let error = await_handed_over(ask, 2, Duration::from_secs(60)).expect_err("it is used again");
+            assert_eq!(error.to_string(), "gateway 2 is not being drained any more");
+        }
     }
 }

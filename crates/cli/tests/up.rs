@@ -35,6 +35,19 @@ fn a_taken_port_is_named_and_nothing_is_left_behind() {
     }
 }
 
+/// A port that was not named is explained.
+#[test]
+fn a_taken_port_of_a_further_gateway_is_said_to_be_one() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound");
+    let before = format!("127.0.0.1:{}", address.port() - 1);
+    let line = ["up", "--gateways", "2", "--memcached", &before, "--redis", "off", "--admin", "off"];
+    let said = String::from_utf8_lossy(&shorttail(temp.path(), &line).stderr).into_owned();
+    let wanted = format!("--memcached {address} (--gateways: each takes the next port): the port is taken");
+    assert!(said.contains(&wanted), "{said}");
+}
+
 #[test]
 fn the_users_directory_is_not_made_for_nothing() {
     let temp = tempfile::tempdir().expect("a directory");

@@ -11,8 +11,8 @@
 //! ```
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What
 //! there is is saved once more before the owner is told to let go, so that it goes on while the store is away. A plan
-//! is dropped when an heir is gone, or reaches too few nodes for 2 s. Should the owner die meanwhile, its heirs follow
-//! all the same. Only an owner that serves is told to let go.
+//! is dropped when an heir is gone or reaches too few nodes for 2 s, or when the owner's drain is cancelled. Should the
+//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go.
 //!
 //! Must not know: what is read.
 

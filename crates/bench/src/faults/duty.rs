@@ -1,48 +1,45 @@
 //! A process that stutters: SIGSTOP for a while, SIGCONT for a while, over and over.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::undo::Undo;
+
 pub struct Duty {
-    /// Dropped to say that it is over.
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _end: Undo,
 }
 
 impl Duty {
     /// Stops the process at once; it runs again when this is dropped.
     pub fn begin(pid: u32, stopped: Duration, running: Duration) -> anyhow::Result<Self> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("the process id is no id")?;
-        kill_process(pid, Signal::STOP).context("cannot stop the process")?;
-        let (end, ended) = channel();
-        let thread = std::thread::spawn(move || {
-            let mut is_stopped = true;
-            loop {
-                let pause = if is_stopped { stopped } else { running };
-                let is_over = ended.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
-                is_stopped = !is_stopped && !is_over;
-                // The process may have ended: then there is nobody to stop.
-                let _ = kill_process(pid, if is_stopped { Signal::STOP } else { Signal::CONT });
-                if is_over {
-                    break;
+        let stutter = || {
+            kill_process(pid, Signal::STOP).context("cannot stop the process")?;
+            let (end, ended) = channel::<()>();
+            let thread = std::thread::spawn(move || {
+                let mut is_stopped = true;
+                loop {
+                    let pause = if is_stopped { stopped } else { running };
+                    let is_over = ended.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
+                    is_stopped = !is_stopped && !is_over;
+                    // The process may have ended: then there is nobody to stop.
+                    let _ = kill_process(pid, if is_stopped { Signal::STOP } else { Signal::CONT });
+                    if is_over {
+                        break;
+                    }
                 }
-            }
-        });
-        Ok(Duty { end: Some(end), thread: Some(thread) })
-    }
-}
-
-impl Drop for Duty {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of it has been printed already.
-            let _ = thread.join();
-        }
+            });
+            let go_on = move || {
+                drop(end);
+                // A panic of it has been printed already.
+                let _ = thread.join();
+            };
+            Ok(((), go_on))
+        };
+        Ok(Duty { _end: Undo::making(stutter)?.1 })
     }
 }
 

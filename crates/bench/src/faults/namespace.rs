@@ -16,16 +16,18 @@ use crate::undo::Undo;
 
 /// Removed when its last copy is dropped.
 #[derive(Clone, Debug)]
-pub struct Namespace(Arc<Names>);
+pub struct Namespace {
+    names: Names,
+    _removal: Arc<Undo>,
+}
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Names {
     namespace: String,
     /// The machine's end of the link, and the namespace's.
     outer: String,
     inner: String,
     subnet: u8,
-    _removal: Undo,
 }
 
 impl Namespace {
@@ -34,42 +36,36 @@ impl Namespace {
     pub fn create() -> anyhow::Result<Self> {
         let number = std::process::id();
         // Names of links have at most 15 characters.
-        let (namespace, outer) = (format!("shorttail-{number}"), format!("sto{number}"));
-        let removed = (namespace.clone(), outer.clone());
-        let removal = Undo::of(move || {
-            // The link goes with its namespace, unless the namespace was never made.
-            let _ = ip(&["netns", "del", &removed.0]);
-            let _ = ip(&["link", "del", &removed.1]);
+        let [namespace, outer, inner] = ["shorttail-", "sto", "sti"].map(|kind| format!("{kind}{number}"));
+        let (names, removal) = Undo::making(|| {
+            let names = Names { namespace, outer, inner, subnet: (number % 256) as u8 };
+            let removed = names.clone();
+            let remove = move || removed.remove();
+            match names.make() {
+                Ok(()) => Ok((names, remove)),
+                Err(error) => {
+                    remove();
+                    Err(error)
+                }
+            }
         })?;
-        let (inner, subnet) = (format!("sti{number}"), (number % 256) as u8);
-        let names = Names { namespace, outer, inner, subnet, _removal: removal };
-        let made = Namespace(Arc::new(names));
-        let Names { namespace, outer, inner, .. } = &*made.0;
-        let (here, there) = (format!("{}/30", made.machine()), format!("{}/30", made.address()));
-        ip(&["netns", "add", namespace])?;
-        ip(&["link", "add", outer, "type", "veth", "peer", "name", inner, "netns", namespace])?;
-        ip(&["address", "add", &here, "dev", outer])?;
-        ip(&["link", "set", outer, "up"])?;
-        ip(&["-n", namespace, "address", "add", &there, "dev", inner])?;
-        ip(&["-n", namespace, "link", "set", inner, "up"])?;
-        ip(&["-n", namespace, "link", "set", "lo", "up"])?;
-        Ok(made)
+        Ok(Namespace { names, _removal: Arc::new(removal) })
     }
 
     /// The machine's address on the link.
     pub fn machine(&self) -> Ipv4Addr {
-        Ipv4Addr::new(10, 213, self.0.subnet, 1)
+        self.names.machine()
     }
 
     /// The address within the namespace.
     pub fn address(&self) -> Ipv4Addr {
-        Ipv4Addr::new(10, 213, self.0.subnet, 2)
+        self.names.address()
     }
 
     /// A command that runs `program` within the namespace, as the process that is started.
     pub fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0.namespace]).arg(program);
+        command.args(["netns", "exec", &self.names.namespace]).arg(program);
         command
     }
 
@@ -78,15 +74,43 @@ impl Namespace {
         let rate = format!("{bits_per_s}bit");
         // A burst of some full packets; what finds no place within 400 ms of sending is dropped.
         let shape = ["root", "tbf", "rate", &rate, "burst", "16kb", "latency", "400ms"];
-        let Names { namespace, outer, inner, .. } = &*self.0;
+        let Names { namespace, outer, inner, .. } = &self.names;
         tc(&[&["qdisc", "replace", "dev", outer], &shape[..]].concat())?;
         tc(&[&["-n", namespace, "qdisc", "replace", "dev", inner], &shape[..]].concat())
     }
 
     pub(super) fn unlimit(&self) -> anyhow::Result<()> {
-        let Names { namespace, outer, inner, .. } = &*self.0;
+        let Names { namespace, outer, inner, .. } = &self.names;
         tc(&["qdisc", "del", "dev", outer, "root"])?;
         tc(&["-n", namespace, "qdisc", "del", "dev", inner, "root"])
+    }
+}
+
+impl Names {
+    fn make(&self) -> anyhow::Result<()> {
+        let Names { namespace, outer, inner, .. } = self;
+        let (here, there) = (format!("{}/30", self.machine()), format!("{}/30", self.address()));
+        ip(&["netns", "add", namespace])?;
+        ip(&["link", "add", outer, "type", "veth", "peer", "name", inner, "netns", namespace])?;
+        ip(&["address", "add", &here, "dev", outer])?;
+        ip(&["link", "set", outer, "up"])?;
+        ip(&["-n", namespace, "address", "add", &there, "dev", inner])?;
+        ip(&["-n", namespace, "link", "set", inner, "up"])?;
+        ip(&["-n", namespace, "link", "set", "lo", "up"])
+    }
+
+    fn remove(&self) {
+        // The link goes with its namespace, unless the namespace was never made.
+        let _ = ip(&["netns", "del", &self.namespace]);
+        let _ = ip(&["link", "del", &self.outer]);
+    }
+
+    fn machine(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 213, self.subnet, 1)
+    }
+
+    fn address(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 213, self.subnet, 2)
     }
 }
 
@@ -115,7 +139,7 @@ mod tests {
                 return crate::faults::tests::say_not_tested("a link of its own", &error);
             }
         };
-        let name = namespace.0.namespace.clone();
+        let name = namespace.names.namespace.clone();
         let listed = || {
             let output = Command::new("ip").args(["netns", "list"]).output().expect("iproute2");
             String::from_utf8_lossy(&output.stdout).contains(&name)
@@ -123,7 +147,8 @@ mod tests {
         let output = namespace.command("ip".as_ref()).args(["-o", "address"]).output().expect("iproute2");
         assert!(String::from_utf8_lossy(&output.stdout).contains(&namespace.address().to_string()));
         namespace.limit(1_000_000).expect("a qdisc");
-        let shown = Command::new("tc").args(["qdisc", "show", "dev", &namespace.0.outer]).output().expect("iproute2");
+        let shown =
+            Command::new("tc").args(["qdisc", "show", "dev", &namespace.names.outer]).output().expect("iproute2");
         let shown = String::from_utf8_lossy(&shown.stdout);
         assert!(shown.contains("tbf") && shown.contains("rate 1Mbit"), "{shown}");
         namespace.unlimit().expect("the same");

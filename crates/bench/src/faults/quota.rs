@@ -41,9 +41,12 @@ impl Quota {
             // Already so, or the group's own file will be missing and say it.
             let _ = fs::write(Path::new(V2).join("cgroup.subtree_control"), "+cpu");
         }
-        fs::create_dir(&group).with_context(|| format!("cannot create the control group {}", group.display()))?;
-        let removed = group.clone();
-        let quota = Quota { group, _removal: Undo::of(move || remove(&removed, pid))? };
+        let (group, removal) = Undo::making(|| {
+            fs::create_dir(&group).with_context(|| format!("cannot create the control group {}", group.display()))?;
+            let removed = group.clone();
+            Ok((group, move || remove(&removed, pid)))
+        })?;
+        let quota = Quota { group, _removal: removal };
         if is_v1 {
             quota.put("cpu.cfs_period_us", PERIOD_US)?;
             quota.put("cpu.cfs_quota_us", quota_us)?;

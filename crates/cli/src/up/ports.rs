@@ -13,19 +13,21 @@ use crate::exit::Failure;
 pub fn check(config: &UpConfig) -> Result<(), Failure> {
     let of_gateway = |place| {
         let (memcached, redis) = config.client_addresses(place);
-        [("--memcached", memcached), ("--redis", redis)]
+        [("--memcached", place, memcached), ("--redis", place, redis)]
     };
-    let services = (0..config.gateway_count).flat_map(of_gateway).chain([("--admin", config.admin)]);
-    let asked = services.filter_map(|(flag, address)| Some((flag, address?)));
-    let problems: Vec<String> = asked.filter_map(|(flag, address)| problem(flag, address)).collect();
+    let services = (0..config.gateway_count).flat_map(of_gateway).chain([("--admin", 0, config.admin)]);
+    let asked = services.filter_map(|(flag, place, address)| Some((flag, place, address?)));
+    let problems: Vec<String> = asked.filter_map(|(flag, place, address)| problem(flag, place, address)).collect();
     if problems.is_empty() {
         return Ok(());
     }
     Err(Failure::Failed(anyhow!("{}\nnothing was started", problems.join("\n"))))
 }
 
-fn problem(flag: &str, address: SocketAddr) -> Option<String> {
+/// `place`: of the gateway.
+fn problem(flag: &str, place: usize, address: SocketAddr) -> Option<String> {
     let error = TcpListener::bind(address).err()?;
+    let whose = if place == 0 { "" } else { " (--gateways: each takes the next port)" };
     let why = match error.kind() {
         ErrorKind::AddrInUse => {
             let free = SocketAddr::new(address.ip(), 0);
@@ -35,5 +37,5 @@ fn problem(flag: &str, address: SocketAddr) -> Option<String> {
         ErrorKind::PermissionDenied => "the system does not let this user listen there".to_owned(),
         _ => error.to_string(),
     };
-    Some(format!("{flag} {address}: {why}"))
+    Some(format!("{flag} {address}{whose}: {why}"))
 }

@@ -424,6 +424,18 @@ fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back(
     assert!(!stage.scene.persisted.draining.contains(&old), "also for the next coordinator");
 }
 
+#[test]
+fn a_cancelled_drain_leaves_the_plan_of_another_gateway_as_it_is() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    for (ticket, id, cancel) in [(5, ids[0], false), (6, ids[1], false), (7, ids[1], true)] {
+        stage.scene.handle(Input::Order { ticket, member: id, order: control::Order::DrainGateway { cancel } });
+    }
+    stage.prepare();
+    assert_eq!((stage.lets_go(ids[0]), stage.lets_go(ids[1])), (vec![1], vec![]));
+}
+
 /// Nobody would own what it lets go as long as the store is away.
 #[test]
 fn an_owner_is_told_to_let_go_when_the_store_has_answered() {
