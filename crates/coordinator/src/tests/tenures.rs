@@ -429,9 +429,15 @@ fn a_cancelled_drain_leaves_the_plan_of_another_gateway_as_it_is() {
     let mut stage = Stage::new(3, 12);
     let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
     stage.serve();
-    for (ticket, id, cancel) in [(5, ids[0], false), (6, ids[1], false), (7, ids[1], true)] {
-        stage.scene.handle(Input::Order { ticket, member: id, order: control::Order::DrainGateway { cancel } });
-    }
+    let order = |stage: &mut Stage, ticket, member, cancel| {
+        stage.scene.handle(Input::Order { ticket, member, order: control::Order::DrainGateway { cancel } });
+    };
+    order(&mut stage, 5, ids[0], false);
+    let planned = ids.iter().map(|&id| stage.to_come(id)).collect::<Vec<_>>();
+    assert!(planned.iter().any(|epochs| !epochs.is_empty()));
+    order(&mut stage, 6, ids[1], false);
+    order(&mut stage, 7, ids[1], true);
+    assert_eq!(ids.iter().map(|&id| stage.to_come(id)).collect::<Vec<_>>(), planned);
     stage.prepare();
     assert_eq!((stage.lets_go(ids[0]), stage.lets_go(ids[1])), (vec![1], vec![]));
 }
