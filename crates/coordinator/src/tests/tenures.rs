@@ -395,11 +395,11 @@ fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back(
     let cancel = |stage: &mut Stage, id| {
         let order = control::Order::DrainGateway { cancel: true };
         stage.scene.handle(Input::Order { ticket: 6, member: id, order });
-        let answers = stage.scene.outputs.iter().filter_map(|output| match output {
+        let mut answers = stage.scene.outputs.iter().filter_map(|output| match output {
             Output::Answer { ticket: 6, outcome } => Some(outcome.clone()),
             _ => None,
         });
-        answers.last().expect("every order is answered")
+        answers.next_back().expect("every order is answered")
     };
     let (mut stage, old, new) = planned();
     assert_eq!(cancel(&mut stage, old), Ok(format!("gateway {old} is used again")));
