@@ -1,7 +1,6 @@
 //! A directory for what servers write, which is removed at the end.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
 
@@ -22,15 +21,11 @@ impl Scratch {
     /// # Errors
     /// As with [`new`](Self::new), for `parent`.
     pub fn within(parent: &Path, name: &str) -> anyhow::Result<Self> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("shorttail-bench-{name}-{}-{number}", std::process::id()));
         let (path, removal) = Undo::making(|| {
-            // What is there already is not ours to remove.
-            std::fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
-            let removed = path.clone();
+            let made = tempfile::Builder::new().prefix(&format!("shorttail-bench-{name}-")).tempdir_in(parent);
+            let made = made.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
             // Servers that write there are younger, and have ended.
-            Ok((path, move || drop(std::fs::remove_dir_all(removed))))
+            Ok((made.path().to_owned(), move || drop(made)))
         })?;
         Ok(Scratch { path, _removal: removal })
     }

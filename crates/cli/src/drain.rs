@@ -97,15 +97,19 @@ fn order(admin: &Admin, request: DrainRequest) -> Result<(), Failure> {
 
 fn drain_gateway(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {
     order(admin, DrainRequest::Gateway(id))?;
-    await_handed_over(|| admin.cluster(), id, within)?;
+    let deadline = Instant::now() + within;
+    await_handed_over(|| admin.cluster(), id, deadline)?;
     std::thread::sleep(SETTLE);
     // Who cancels in the last moment is heard, too.
-    await_handed_over(|| admin.cluster(), id, within)?;
+    await_handed_over(|| admin.cluster(), id, deadline)?;
     print(&format!("gateway {id} owns nothing\n"))
 }
 
-fn await_handed_over(ask: impl Fn() -> anyhow::Result<ClusterStatus>, id: u16, within: Duration) -> anyhow::Result<()> {
-    let deadline = Instant::now() + within;
+fn await_handed_over(
+    ask: impl Fn() -> anyhow::Result<ClusterStatus>,
+    id: u16,
+    deadline: Instant,
+) -> anyhow::Result<()> {
     let mut missed_since = None;
     loop {
         let status = look(&ask, deadline, lines::warn)?;
@@ -119,7 +123,7 @@ fn await_handed_over(ask: impl Fn() -> anyhow::Result<ClusterStatus>, id: u16, w
             None => {}
         }
         if Instant::now() >= deadline {
-            return Err(anyhow!("gateway {id} still owns something after {} s", within.as_secs()));
+            return Err(anyhow!("gateway {id} still owns something: the drain goes on"));
         }
         std::thread::sleep(PAUSE);
     }
@@ -233,7 +237,7 @@ mod tests {
             2 => with(vec![]),
             _ => with(vec![gateway(vec![])]),
         };
-        await_handed_over(ask, 2, Duration::from_secs(60)).expect("it owns nothing in the end");
+        await_handed_over(ask, 2, Instant::now() + Duration::from_secs(60)).expect("it owns nothing in the end");
         assert_eq!(looks.get(), 5);
     }
 
@@ -242,7 +246,8 @@ mod tests {
         let gateway = |tenures| GatewayStatusEntry { id: 2, tenures, ..GatewayStatusEntry::default() };
         for tenures in [vec![], vec![TenureStatusEntry::default()]] {
             let ask = || Ok(ClusterStatus { gateways: vec![gateway(tenures.clone())], ..ClusterStatus::default() });
-            let error = await_handed_over(ask, 2, Duration::from_secs(60)).expect_err("it is used again");
+            let error =
+                await_handed_over(ask, 2, Instant::now() + Duration::from_secs(60)).expect_err("it is used again");
             assert_eq!(error.to_string(), "gateway 2 is not being drained any more");
         }
     }

@@ -128,7 +128,7 @@ fn nobody_is_drained_whom_only_those_could_follow_that_are_cut_off() {
     stage.die(two);
     assert_eq!(stage.loads(), [(one, 12)].into());
     stage.scene.outputs.clear();
-    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::DrainGateway { cancel: false } });
+    stage.drain(one);
     let why = format!("gateway {one} cannot hand over what it owns: the others reach too few nodes to own it");
     assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 5, outcome: Err(why) }));
     assert!(stage.scene.persisted.draining.is_empty());
@@ -247,7 +247,7 @@ fn a_coordinator_that_stood_still_takes_nothing_for_unproven() {
 fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
     let (mut stage, [one, two, three]) = served();
     [one, two, three].iter().for_each(|&id| stage.reaches(id, ENOUGH - 1));
-    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::DrainGateway { cancel: false } });
+    stage.drain(one);
     stage.prepare();
     stage.pass_ms(PREPARE_MS_MAX + 200);
     assert_eq!(stage.lets_go(one), [], "nobody could follow");
@@ -266,7 +266,7 @@ fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
 #[test]
 fn an_heir_that_told_once_of_too_few_nodes_is_waited_for() {
     let (mut stage, [one, two, three]) = served();
-    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::DrainGateway { cancel: false } });
+    stage.drain(one);
     stage.reaches(three, 0);
     stage.prepare();
     assert_eq!(stage.lets_go(one), [], "it may be for a moment");
@@ -283,11 +283,7 @@ fn an_heir_that_told_once_of_too_few_nodes_is_waited_for() {
 fn who_lets_go_and_does_not_come_to_an_end_is_followed() {
     for reached in [0, EVERY] {
         let (mut stage, [one, two, three]) = served();
-        stage.scene.handle(Input::Order {
-            ticket: 5,
-            member: one,
-            order: control::Order::DrainGateway { cancel: false },
-        });
+        stage.drain(one);
         stage.prepare();
         assert_eq!(stage.lets_go(one), [1]);
         stage.tells(one, TenureState::LettingGo, true);
@@ -310,7 +306,7 @@ fn dealt_to_heir(state: TenureState) -> (Stage, [u16; 2], u32) {
     stage.serve();
     [one, two].iter().for_each(|&id| stage.reaches(id, EVERY));
     stage.pass_ms(2 * UNPROVEN_MS_MAX);
-    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::DrainGateway { cancel: false } });
+    stage.drain(one);
     stage.prepare();
     assert_eq!(stage.lets_go(one), [1]);
     let third = stage.join();

@@ -253,6 +253,12 @@ impl Stage {
         })
     }
 
+    /// As ticket 5.
+    pub fn drain(&mut self, id: u16) {
+        let order = control::Order::DrainGateway { cancel: false };
+        self.scene.handle(Input::Order { ticket: 5, member: id, order });
+    }
+
     pub fn lets_go(&self, id: u16) -> Vec<u32> {
         let terms = self.terms_last(id).unwrap_or_default();
         terms.iter().filter(|terms| terms.lets_go).map(|terms| terms.epoch.0).collect()
@@ -348,11 +354,7 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     let status = stage.scene.coordinator.status();
     assert_eq!((status.tenures_handed_over_total, status.tenures_lost_total), (0, 1));
     stage.scene.outputs.clear();
-    stage.scene.handle(Input::Order {
-        ticket: 5,
-        member: ids[1],
-        order: control::Order::DrainGateway { cancel: false },
-    });
+    stage.drain(ids[1]);
     assert!(
         stage.scene.outputs.contains(&Output::Answer {
             ticket: 5,
@@ -384,7 +386,7 @@ fn planned() -> (Stage, u16, u16) {
     let mut stage = Stage::new(2, 8);
     let (old, new) = (stage.join(), stage.join());
     stage.serve();
-    stage.scene.handle(Input::Order { ticket: 5, member: old, order: control::Order::DrainGateway { cancel: false } });
+    stage.drain(old);
     assert_eq!((stage.lets_go(old), stage.to_come(new)), (vec![], vec![3]));
     (stage, old, new)
 }
@@ -549,11 +551,7 @@ fn a_drained_gateway_that_comes_back_owns_nothing() {
     let mut stage = Stage::new(2, 4);
     let (drained, other) = (stage.join(), stage.join());
     stage.serve();
-    stage.scene.handle(Input::Order {
-        ticket: 5,
-        member: drained,
-        order: control::Order::DrainGateway { cancel: false },
-    });
+    stage.drain(drained);
     stage.close(drained);
     stage.return_of(drained).expect("let in");
     stage.serve();
@@ -605,11 +603,7 @@ fn what_is_planned_has_its_epochs_though_none_is_left() {
         stage.beat();
         stage.serve();
         assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4), (4, old, 2), (5, new, 2)]);
-        stage.scene.handle(Input::Order {
-            ticket: 5,
-            member: old,
-            order: control::Order::DrainGateway { cancel: false },
-        });
+        stage.drain(old);
         assert_eq!(stage.to_come(new), [Epoch::MAX.0]);
         stage.prepare();
         match dies {

@@ -247,7 +247,7 @@ fn what_an_owner_counts_when_it_has_let_go_is_not_what_it_knew() {
     let mut stage = Stage::new(2, 4);
     let (one, two) = (stage.join(), stage.join());
     stage.serve();
-    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::DrainGateway { cancel: false } });
+    stage.drain(one);
     stage.prepare();
     stage.tells_lost(one, TenureState::Serving, 3);
     for state in [TenureState::Serving, TenureState::LettingGo, TenureState::LetGo] {

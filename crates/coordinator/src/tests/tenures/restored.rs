@@ -110,11 +110,7 @@ fn nothing_is_planned_before_all_that_are_there_told_of_their_epochs() {
         stage.return_of(id).expect("let in");
     }
     stage.serve();
-    stage.scene.handle(Input::Order {
-        ticket: 5,
-        member: drained,
-        order: control::Order::DrainGateway { cancel: false },
-    });
+    stage.drain(drained);
     let epoch = stage.scene.persisted.epoch;
     stage.serve();
     assert_eq!(stage.scene.persisted.epoch, epoch);
