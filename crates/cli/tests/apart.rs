@@ -34,8 +34,8 @@ fn start(words: &[&str]) -> Process {
 }
 
 /// A coordinator and as many nodes as a stripe needs.
-fn coordinator_and_nodes(control: &str, gateways: &str) -> Vec<Process> {
-    let coordinator = ["coordinator", "--listen", control, "--admin", "off", "--code", "rs:2+1", "--nodes", "3"];
+fn coordinator_and_nodes(control: &str, admin: &str, gateways: &str) -> Vec<Process> {
+    let coordinator = ["coordinator", "--listen", control, "--admin", admin, "--code", "rs:2+1", "--nodes", "3"];
     let mut started = vec![start(&[&coordinator[..], &["--gateways", gateways]].concat())];
     let node = ["node", "--listen", "127.0.0.1:0", "--memory", "32MiB", "--coordinator", control];
     started.extend((0..3).map(|_| start(&node)));
@@ -85,7 +85,7 @@ fn redis_lines(stream: &mut BufReader<TcpStream>, command: &str, count: usize) -
 #[test]
 fn gateways_that_listen_anywhere_tell_clients_of_each_other() {
     let [control, redis_one, redis_two, memcached_one, memcached_two, admin_one, admin_two] = free();
-    let _others = coordinator_and_nodes(&control, "2");
+    let _others = coordinator_and_nodes(&control, "off", "2");
     let gateway = |redis: &str, memcached: &str, admin: &str, more: &[&str]| {
         let (redis, memcached) = (anywhere(redis), anywhere(memcached));
         let words = ["gateway", "--coordinator", &control, "--redis-cluster", "on", "--redis", &redis];
@@ -140,6 +140,43 @@ fn gateways_that_listen_anywhere_tell_clients_of_each_other() {
     }
 }
 
+/// A balancer sends nobody to a gateway that may be about to be stopped; who is connected is served.
+#[test]
+fn a_gateway_that_is_drained_is_not_healthy_and_serves() {
+    let [control, cluster_admin, memcached, memcached_other, admin, admin_other] = free();
+    let _others = coordinator_and_nodes(&control, &cluster_admin, "2");
+    let gateway = |memcached: &str, admin: &str| {
+        start(&["gateway", "--coordinator", &control, "--memcached", memcached, "--redis", "off", "--admin", admin])
+    };
+    let _drained = gateway(&memcached, &admin);
+    await_serving(&admin);
+    let id = {
+        let status = get(&cluster_admin, "/status");
+        let json: serde_json::Value =
+            serde_json::from_str(status.split_once("\r\n\r\n").expect("a body").1).expect("JSON");
+        json["gateways"][0]["id"].to_string()
+    };
+    let _other = gateway(&memcached_other, &admin_other);
+    await_serving(&admin_other);
+    let order = |words: &[&str]| {
+        let words = [&["drain", "gateway", &id, "--admin", &cluster_admin], words].concat();
+        let output = program().args(&words).output().expect("the program runs");
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    order(&[]);
+    let began = Instant::now();
+    while !get(&admin, "/health").ends_with("\r\n\r\ndraining: send clients to another gateway\n") {
+        assert!(began.elapsed() < PATIENCE, "{}", get(&admin, "/health"));
+    }
+    assert!(get(&admin, "/health").starts_with("HTTP/1.1 503"));
+    assert!(get(&admin_other, "/health").starts_with("HTTP/1.1 200"));
+    let mut client = connect(&memcached);
+    client.get_mut().write_all(b"set key 0 0 1\r\nx\r\n").expect("sent");
+    assert_eq!(line(&mut client), "STORED\r\n");
+    order(&["--cancel"]);
+    await_serving(&admin);
+}
+
 #[test]
 fn a_gateway_that_is_not_let_in_says_so() {
     let [control, redis_address, memcached, admin] = free();
@@ -162,7 +199,7 @@ fn a_gateway_that_is_not_let_in_says_so() {
     };
     assert_eq!(hear(&redis_address, "PING\r\n"), "-LOADING the coordinator has not let this gateway in yet\r\n");
     assert_eq!(hear(&memcached, "version\r\n"), "SERVER_ERROR the coordinator has not let this gateway in yet\r\n");
-    let _others = coordinator_and_nodes(&control, "1");
+    let _others = coordinator_and_nodes(&control, "off", "1");
     await_serving(&admin);
     assert_eq!(hear(&redis_address, "PING\r\n"), "+PONG\r\n");
     assert_eq!(hear(&memcached, "set key 0 0 1\r\nx\r\n"), "STORED\r\n");

@@ -15,7 +15,10 @@ use shorttail_wire::control::{
 use crate::durable::Durable;
 use crate::gone::Gone;
 use crate::lifecycle::Event;
-use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX, STANDINGS_MAX, STOOD_STILL_MS, TELL_WITHIN_MS};
+use crate::limits::{
+    FORGET_GATEWAY_AFTER_MS, LOOK_LATER_US, LOOKED_AT_ONCE_MAX, NODES_SEEN_MAX, STANDINGS_MAX, STOOD_STILL_MS,
+    TELL_WITHIN_MS,
+};
 use crate::members::{GatewayMember, NodeMember, Presence};
 use crate::orders::Pending;
 use crate::tenures::Tenures;
@@ -106,8 +109,18 @@ pub struct Coordinator {
     rests_since_us: Option<u64>,
     view_number: u64,
     view_changed: bool,
+    looks: Looks,
     /// The last epoch of a `Persist` that was put out: what `invariant_epoch_persisted` holds against.
     epoch_persisted: u32,
+}
+
+/// Looks at the whole cluster.
+#[derive(Debug, Default)]
+struct Looks {
+    count: u64,
+    last_us: u64,
+    /// Heartbeats came since.
+    is_owed: bool,
 }
 
 /// Whom a connection belongs to.
@@ -164,6 +177,7 @@ impl Coordinator {
             rests_since_us: None,
             view_number: 0,
             view_changed: false,
+            looks: Looks::default(),
         }
     }
 
@@ -178,18 +192,40 @@ impl Coordinator {
             }
             _ => {}
         }
+        let may_wait = matches!(&input, Input::Message { message: ToCoordinator::NodeStatus(_), .. });
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),
             Input::Closed { connection } => self.handle_closed(now, connection),
             Input::Order { ticket, member, order } => self.handle_order(now, ticket, member, order),
             Input::Deadline => {}
         }
-        self.handle_silence(now);
-        self.end_late_orders(now);
-        self.advance_tenures(now);
+        match may_wait && now.mono_us < self.next_look_us() {
+            true => self.looks.is_owed = true,
+            false => self.look(now),
+        }
         if !self.is_held && self.told_us + TELL_WITHIN_MS * 1000 <= self.now_us {
             self.tell();
         }
+    }
+
+    /// At all members and tenures: what is due, and what may be done by now.
+    fn look(&mut self, now: Now) {
+        self.looks = Looks { count: self.looks.count + 1, last_us: now.mono_us, is_owed: false };
+        self.handle_silence(now);
+        self.end_late_orders(now);
+        self.advance_tenures(now);
+    }
+
+    /// Until then heartbeats of nodes may wait.
+    fn next_look_us(&self) -> u64 {
+        let count = if self.nodes.len() > LOOKED_AT_ONCE_MAX { self.nodes.len() as u64 } else { 0 };
+        self.looks.last_us + count * LOOK_LATER_US
+    }
+
+    /// How often it looked at the whole cluster.
+    #[cfg(test)]
+    pub(crate) fn look_count(&self) -> u64 {
+        self.looks.count
     }
 
     /// Outputs are not taken for long, or again.
@@ -230,6 +266,10 @@ impl Coordinator {
 
     /// Monotonic microseconds at which `Input::Deadline` is due.
     pub fn poll_deadline(&self) -> Option<u64> {
+        if self.looks.is_owed {
+            // What else there is can wait for that.
+            return Some(self.next_look_us());
+        }
         let nodes = self.nodes.values().map(|node| node.presence.deadline_us(self.settings.retire_after_ms));
         // A node that is waited for is looked at when something is heard.
         let nodes = nodes.map(|at_us| at_us.filter(|&at_us| at_us > self.now_us));
@@ -421,6 +461,7 @@ impl Coordinator {
         let gateways = self.gateways.iter().map(|(&id, gateway)| GatewayEntry {
             id,
             is_alive: gateway.presence.is_alive(),
+            draining: self.durable.draining.contains(&id),
             forward: gateway.registration.forward.clone(),
             memcached: gateway.registration.memcached.clone(),
             redis: gateway.registration.redis_told().cloned(),

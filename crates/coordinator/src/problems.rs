@@ -59,6 +59,7 @@ impl Coordinator {
             self.waiting_problem().map(|text| ("not-given-up", text)),
             self.lossy_problem().map(|text| (LOSSES, text)),
             unstored,
+            self.pages_problem().map(|text| ("pages", text)),
             self.cut_off_problem().map(|text| ("cut-off", text)),
             self.short_problem().map(|text| ("short-of-nodes", text)),
             self.epochs_problem().map(|text| ("epochs", text)),
@@ -269,6 +270,20 @@ impl Coordinator {
             "stores are refused for want of memory: {} % is in use{pieces}, {rest}; delete objects, or add nodes or memory",
             percent(used)
         ))
+    }
+
+    /// What a node may have and what its machine has are two things.
+    fn pages_problem(&self) -> Option<String> {
+        let living = self.nodes_kept().filter(|(_, node)| node.presence.is_alive());
+        let short: Vec<u16> = living.filter(|(_, node)| node.status.lacks_pages).map(|(&id, _)| id).collect();
+        let (them, their) = if short.len() == 1 { ("it", "its") } else { ("them", "their") };
+        (!short.is_empty()).then(|| {
+            format!(
+                "{} short of {their} --memory, as the file system of --memory-file or the machine's memory is full: only what \
+                 is there already is used of {them}; make room there",
+                nodes_are(&short)
+            )
+        })
     }
 }
 

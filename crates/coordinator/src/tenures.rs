@@ -140,6 +140,7 @@ impl Coordinator {
         }
         if self.durable.draining.insert(id) {
             self.persist();
+            self.mark_view_changed();
         }
         let count = self.loads_of(|gateway| gateway == id).values().sum::<usize>();
         Ok(format!("gateway {id} hands over {count} partition(s)"))
@@ -154,6 +155,7 @@ impl Coordinator {
             return Err(format!("gateway {id} is not being drained"));
         }
         self.persist();
+        self.mark_view_changed();
         self.spare_owner(id);
         Ok(format!("gateway {id} is used again"))
     }

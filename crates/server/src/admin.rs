@@ -93,6 +93,9 @@ fn gateway_router(gateway: Window) -> Router {
 
 async fn gateway_health(State(gateway): State<Window>) -> Response {
     match gateway.look() {
+        Ok(gateway) if gateway.is_draining() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "draining: send clients to another gateway\n").into_response()
+        }
         Ok(gateway) => health_answer(gateway.status().serving),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not serving: {why}\n")).into_response(),
     }

@@ -34,7 +34,7 @@ mod waiting;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -219,6 +219,9 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             match event {
                 ControlEvent::View(view) => {
                     served.forget_ended(&view);
+                    let own = view.gateways.iter().find(|gateway| gateway.id == identity.gateway);
+                    let is_draining = own.is_some_and(|gateway| gateway.draining);
+                    cores.published.is_draining.store(is_draining, Ordering::Relaxed);
                     let view = Arc::new(view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
                 }
@@ -351,6 +354,8 @@ struct Published {
     tallies: Arc<Tallies>,
     policies: PolicyDesk,
     coding_set_nodes: Option<u16>,
+    /// It is to own nothing.
+    is_draining: Arc<AtomicBool>,
 }
 
 /// Tells of a running gateway: the status of the moment, and what its clients did.
@@ -363,6 +368,11 @@ pub struct GatewayReader {
 impl GatewayReader {
     pub fn status(&self) -> GatewayStatus {
         self.published.status()
+    }
+
+    /// Is it to hand over what it owns, as it may be stopped then? It serves clients until it is.
+    pub fn is_draining(&self) -> bool {
+        self.published.is_draining.load(Ordering::Relaxed)
     }
 
     pub fn counters(&self) -> Counters {
@@ -421,7 +431,8 @@ pub(crate) fn start_cores(
     }
     policies.open(engine.policy, engine.partition_count, outlets.clone());
     let coding_set_nodes = engine.placement.coding_set_nodes(engine.shape);
-    let published = Published { clock, gauges, terms: Arc::default(), tallies, policies, coding_set_nodes };
+    let (terms, is_draining) = (Arc::default(), Arc::default());
+    let published = Published { clock, gauges, terms, tallies, policies, coding_set_nodes, is_draining };
     Ok(Cores { outlets, published })
 }
 
@@ -444,7 +455,7 @@ impl Cores {
 impl Published {
     /// A core that has not read what it was told to begin serves all that it has: nothing.
     fn does_each_serve(&self) -> bool {
-        self.gauges.iter().all(|gauges| gauges.is_serving.load(std::sync::atomic::Ordering::Acquire) != 0)
+        self.gauges.iter().all(|gauges| gauges.is_serving.load(Ordering::Acquire) != 0)
     }
 
     fn status(&self) -> GatewayStatus {

@@ -43,6 +43,8 @@ use peers::Addresses;
 pub struct CoreGauges {
     used_bytes: AtomicU64,
     room_bytes: AtomicU64,
+    /// Cores that get no pages: this one, or none.
+    without_pages: AtomicU64,
     chunks_open: AtomicU64,
     chunks_sealed: AtomicU64,
     chunks_damaged: AtomicU64,
@@ -82,6 +84,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
         control.publish(NodeStatus {
             memory_used_bytes: sum(|gauges| &gauges.used_bytes),
             memory_room_bytes: sum(|gauges| &gauges.room_bytes),
+            lacks_pages: sum(|gauges| &gauges.without_pages) > 0,
             chunks_open: sum(|gauges| &gauges.chunks_open),
             chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
             chunks_damaged: sum(|gauges| &gauges.chunks_damaged),

@@ -55,7 +55,7 @@ pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter}
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 15;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 16;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;

@@ -119,3 +119,45 @@ fn alive_in_views(outputs: &[Output]) -> Vec<usize> {
     let alive = |view: &Arc<View>| view.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
     views.map(alive).collect()
 }
+
+/// Heartbeats are the more the more nodes there are, and so is what a look costs.
+#[test]
+fn many_nodes_that_beat_are_looked_at_together_and_one_that_does_not_is_found() {
+    const COUNT: u16 = 1_000;
+    const BEAT_US: u64 = 500_000;
+    let look_every_us = u64::from(COUNT) * LOOK_LATER_US;
+    let mut coordinator = Coordinator::new(Now::default(), settings(), Durable::new(77));
+    let handle = |coordinator: &mut Coordinator, mono_us, input| {
+        coordinator.handle(Now { mono_us, ..Now::default() }, input);
+        while coordinator.poll_output().is_some() {}
+    };
+    let connection = |id: u16| ConnectionId(10 + u64::from(id));
+    for id in 0..COUNT {
+        let message = ToCoordinator::RegisterNode(node(1, Some(id)));
+        handle(&mut coordinator, 0, Input::Message { connection: connection(id), message });
+    }
+    let (looks, mut suspect_us) = (coordinator.look_count(), None);
+    let until_us = 2 * SUSPECT_AFTER_MS * 1000;
+    for beat in 0..until_us / BEAT_US {
+        for id in 1..COUNT {
+            let now_us = beat * BEAT_US + u64::from(id) * BEAT_US / u64::from(COUNT);
+            while let Some(due_us) = coordinator.poll_deadline().filter(|&due_us| due_us <= now_us) {
+                handle(&mut coordinator, due_us, Input::Deadline);
+            }
+            let message = ToCoordinator::NodeStatus(NodeStatus::default());
+            let look_count = coordinator.look_count();
+            handle(&mut coordinator, now_us, Input::Message { connection: connection(id), message });
+            let is_soon = coordinator.poll_deadline().is_some_and(|due_us| due_us <= now_us + look_every_us);
+            assert!(is_soon || coordinator.look_count() > look_count, "whatever comes or does not come");
+            let is_suspect = coordinator.nodes[&0].presence.state == NodeState::Suspect;
+            suspect_us = suspect_us.or(is_suspect.then_some(now_us));
+        }
+    }
+    let looks = coordinator.look_count() - looks;
+    assert!(looks <= until_us / look_every_us + until_us / BEAT_US, "{looks}");
+    let suspect_us = suspect_us.expect("it is silent");
+    let late_us = suspect_us.checked_sub(SUSPECT_AFTER_MS * 1000).expect("not before its time");
+    assert!(late_us <= look_every_us + BEAT_US / u64::from(COUNT), "{late_us}");
+    coordinator.check_invariants();
+    assert!(coordinator.view().nodes[1..].iter().all(|node| node.state == NodeState::Normal));
+}

@@ -391,6 +391,16 @@ fn planned() -> (Stage, u16, u16) {
     (stage, old, new)
 }
 
+/// Gateways of which members were last told that they are to own nothing.
+fn told_to_drain(stage: &Stage) -> Vec<u16> {
+    let mut views = stage.scene.outputs.iter().filter_map(|output| match output {
+        Output::Send { message: FromCoordinator::View(view), .. } => Some(view),
+        _ => None,
+    });
+    let drained = views.next_back().expect("members are told").gateways.iter().filter(|gateway| gateway.draining);
+    drained.map(|gateway| gateway.id).collect()
+}
+
 /// What it was not told to let go of it keeps, and what it handed over it gets back as its share.
 #[test]
 fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back() {
@@ -404,7 +414,9 @@ fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back(
         answers.next_back().expect("every order is answered")
     };
     let (mut stage, old, new) = planned();
+    assert_eq!(told_to_drain(&stage), [old]);
     assert_eq!(cancel(&mut stage, old), Ok(format!("gateway {old} is used again")));
+    assert_eq!(told_to_drain(&stage), []);
     assert_eq!(stage.to_come(new), [], "nobody prepares");
     stage.pass_ms(5 * SETTLED_MS + PREPARE_MS_MAX);
     assert_eq!((stage.lets_go(old), stage.owners()), (vec![], vec![(1, old, 4), (2, new, 4)]));

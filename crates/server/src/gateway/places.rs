@@ -57,7 +57,7 @@ mod tests {
 
     fn gateway(id: u16, forward: &str, redis: &str) -> GatewayEntry {
         let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        GatewayEntry { id, is_alive: true, forward: told(forward), memcached: None, redis: told(redis) }
+        GatewayEntry { id, is_alive: true, forward: told(forward), redis: told(redis), ..GatewayEntry::default() }
     }
 
     /// What clients of a gateway that is reached so are told of another one.

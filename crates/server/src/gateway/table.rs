@@ -165,7 +165,7 @@ mod tests {
     fn gateway(id: u16, is_alive: bool) -> GatewayEntry {
         let forward = Some(format!("unix:/run/g{id}"));
         let redis = Some(format!("0.0.0.0:{}", 6379 + id));
-        GatewayEntry { id, is_alive, forward, redis, memcached: None }
+        GatewayEntry { id, is_alive, forward, redis, ..GatewayEntry::default() }
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl Idle {
             tallies: Arc::new(Tallies::new(core_count)),
             policies: PolicyDesk::default(),
             coding_set_nodes: None,
+            is_draining: Arc::default(),
         };
         Idle { cores: Cores { outlets, published }, inboxes }
     }

@@ -420,6 +420,7 @@ impl Core {
         let stats = self.node.stats();
         self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
         self.gauges.room_bytes.store(self.node.chunk_room_bytes(), Ordering::Relaxed);
+        self.gauges.without_pages.store(self.node.is_short_of_pages().into(), Ordering::Relaxed);
         self.gauges.chunks_open.store(stats.chunks.saturating_sub(stats.sealed_chunks), Ordering::Relaxed);
         self.gauges.chunks_sealed.store(stats.sealed_chunks, Ordering::Relaxed);
         self.gauges.chunks_damaged.store(stats.damaged_chunks, Ordering::Relaxed);

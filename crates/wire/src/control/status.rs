@@ -19,6 +19,8 @@ pub struct NodeStatus {
     pub memory_used_bytes: u64,
     /// What is left for chunks: not in pieces that none fits in.
     pub memory_room_bytes: u64,
+    /// There are no pages for what it may have: the file system of its memory file is full, or the machine's memory.
+    pub lacks_pages: bool,
     pub chunks_open: u64,
     pub chunks_sealed: u64,
     /// Sealed chunks that it knows to be damaged.

@@ -31,6 +31,8 @@ pub struct Voter {
 pub struct GatewayEntry {
     pub id: u16,
     pub is_alive: bool,
+    /// It is to own nothing: it may be about to be stopped.
+    pub draining: bool,
     /// Where other gateways connect: `host:port` or `unix:/path`.
     pub forward: Option<String>,
     pub memcached: Option<String>,

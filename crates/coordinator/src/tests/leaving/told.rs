@@ -46,6 +46,25 @@ fn stores_that_are_refused_are_a_problem_however_much_is_free() {
     assert_eq!(cluster.problems(), [""; 0], "none since");
 }
 
+/// Others have room, so nothing is refused; and nobody sees why that node takes nothing.
+#[test]
+fn a_node_whose_file_system_is_full_is_a_problem_until_there_is_room() {
+    let mut cluster = Cluster::new(7);
+    cluster.refuses(0);
+    let tell = |cluster: &mut Cluster, lacks_pages| {
+        let status = NodeStatus { lacks_pages, ..NodeStatus::default() };
+        cluster.scene.tell(cluster.nodes[3], ToCoordinator::NodeStatus(status));
+    };
+    tell(&mut cluster, true);
+    let problems = cluster.problems();
+    assert!(problems.len() == 1 && problems[0].starts_with("node 3 is short of its --memory"), "{problems:?}");
+    tell(&mut cluster, false);
+    assert_eq!(cluster.problems(), [""; 0]);
+    tell(&mut cluster, true);
+    cluster.die(3);
+    assert!(cluster.problems().iter().all(|problem| !problem.contains("--memory")), "{:?}", cluster.problems());
+}
+
 #[test]
 fn what_cannot_be_read_is_not_called_served() {
     let mut cluster = Cluster::new(9);

@@ -72,7 +72,7 @@ fn node(id: u16) -> NodeEntry {
 }
 
 fn gateway(id: u16) -> GatewayEntry {
-    GatewayEntry { id, is_alive: true, forward: None, memcached: None, redis: None }
+    GatewayEntry { id, is_alive: true, ..GatewayEntry::default() }
 }
 
 fn nodes(change: NodeChange, ids: &[u16], alive: usize) -> Vec<Line> {

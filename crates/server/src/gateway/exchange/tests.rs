@@ -235,7 +235,8 @@ fn a_master_answers_for_all_that_clients_are_told_it_has() {
     for (redis, stands_in) in [(None, true), (Some("127.0.0.1:7001".to_owned()), false)] {
         let mut world = World::new();
         let forward = |id: u16| Some(format!("unix:/nowhere/{id}"));
-        let entry = |id, redis| GatewayEntry { id, is_alive: true, forward: forward(id), memcached: None, redis };
+        let entry =
+            |id, redis| GatewayEntry { id, is_alive: true, forward: forward(id), redis, ..GatewayEntry::default() };
         let gateways = vec![entry(0, Some("127.0.0.1:7000".to_owned())), entry(1, redis)];
         let tenures = vec![TenureEntry { epoch: Epoch(2), gateway: 1, partitions: vec![0] }];
         let view = View { number: 2, gateways, tenures, ..world.view.clone() };
