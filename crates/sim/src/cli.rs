@@ -146,7 +146,7 @@ impl Totals {
             f,
             "beside: stalls of gateways {} and of coordinators {}, cuts between coordinator and gateway {}, its store away {}, \
              hand-overs {}; joins {}, drains {}, removals {}; bits of memory {}, of messages {} ({} noticed), memory \
-             read wrong {}, answers lost {}",
+             read wrong {}, answers lost {}; stalls of single cores {}, cuts between nodes {}",
             counts.gateway_stalls,
             counts.coordinator_stalls,
             counts.coordinator_cuts,
@@ -159,7 +159,9 @@ impl Totals {
             counts.flips,
             counts.flips_noticed,
             counts.misreads,
-            counts.losses
+            counts.losses,
+            counts.core_stalls,
+            counts.partings
         )?;
         let [away, gone_round, in_use, whole] = counts.steps;
         writeln!(

@@ -8,8 +8,8 @@ use shorttail_sim::cli::{run_config, run_seed};
 use shorttail_sim::config::{FaultWeights, Profile, SimConfig};
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 1 145 in all. Campaigns draw others.
-const SEEDS: [(Profile, u64); 17] = [
+/// Seeds of the usual run per profile: 1 180 in all. Campaigns draw others.
+const SEEDS: [(Profile, u64); 18] = [
     (Profile::Mixed, 200),
     (Profile::Calm, 50),
     (Profile::Crash, 100),
@@ -25,6 +25,7 @@ const SEEDS: [(Profile, u64); 17] = [
     (Profile::Near, 50),
     (Profile::Coordinated, 30),
     (Profile::Lossy, 35),
+    (Profile::Apart, 35),
     (Profile::Prompt, 35),
     (Profile::Cramped, 35),
 ];
@@ -111,6 +112,11 @@ fn missed_of(profile: Profile, counts: &Counts) -> Option<&'static str> {
             (counts.losses > 25, "nodes that lost answers"),
             (counts.rebuilds > 25, "chunks that were rebuilt"),
             (counts.degraded_reads > 50, "reads past a node"),
+        ],
+        Profile::Apart => [
+            (counts.partings > 150, "nodes that lost sight of each other"),
+            (counts.core_stalls > 15, "cores that stood still"),
+            (counts.rebuilds > 100, "chunks that were rebuilt"),
         ],
         Profile::Prompt => [
             (counts.prompt.count > 500, "operations with a bound"),

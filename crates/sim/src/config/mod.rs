@@ -37,6 +37,10 @@ pub struct FaultWeights {
     pub misread: u32,
     /// Of a node's answers some are lost for some time, though its sessions stand.
     pub lose: u32,
+    /// Nodes lose sight of each other; everybody else sees both.
+    pub part_nodes: u32,
+    /// One core of a node stands still while the others go on.
+    pub stall_core: u32,
     /// A real coordinator crashes, stands still or is cut off from its metadata store, that is away, or a node loses
     /// sight of a coordinator.
     pub coordinator: u32,

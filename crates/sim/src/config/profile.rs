@@ -49,6 +49,8 @@ pub enum Profile {
     Coordinated,
     /// Answers of nodes are lost, whatever else goes wrong.
     Lossy,
+    /// Nodes lose sight of each other and single cores stand still, whatever else goes wrong. Some nodes share a domain.
+    Apart,
     /// Nodes fail in every way, no more of them at once than the code tolerates: no client waits for long.
     Prompt,
     /// Memory is short for a store of several partitions and gateways, whatever else goes wrong: who takes over finds
@@ -59,7 +61,7 @@ pub enum Profile {
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 18] = [
+pub const PROFILES: [(&str, Profile); 19] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -75,6 +77,7 @@ pub const PROFILES: [(&str, Profile); 18] = [
     ("near", Profile::Near),
     ("coordinated", Profile::Coordinated),
     ("lossy", Profile::Lossy),
+    ("apart", Profile::Apart),
     ("prompt", Profile::Prompt),
     ("cramped", Profile::Cramped),
     ("flushes", Profile::Flushes),
@@ -121,7 +124,12 @@ impl SimConfig {
     pub(super) fn draw_flips(&mut self, profile: Profile, rng: &mut Rng) {
         let has_flips = matches!(
             profile,
-            Profile::Gateways | Profile::Restart | Profile::Members | Profile::Coordinated | Profile::Flushes
+            Profile::Gateways
+                | Profile::Restart
+                | Profile::Members
+                | Profile::Coordinated
+                | Profile::Flushes
+                | Profile::Apart
         );
         if has_flips && rng.chance_ppm(500_000) {
             self.flip_ppm = *rng.choose(&[200, 2_000]).expect("rates");
@@ -205,6 +213,17 @@ impl SimConfig {
                 let kinds = [Mixed, Takeover, Gateways, Restart, Members, Rot];
                 self.apply(kinds[rng.index(kinds.len())], rng);
                 self.faults.lose = *rng.choose(&[2, 8]).expect("weights");
+            }
+            Profile::Apart => {
+                use Profile::{Coordinated, Gateways, Members, Mixed, Restart, Rot};
+                let kinds = [Mixed, Members, Members, Restart, Rot, Gateways, Coordinated];
+                self.apply(kinds[rng.index(kinds.len())], rng);
+                self.faults.part_nodes = *rng.choose(&[3, 10]).expect("weights");
+                if rng.chance_ppm(500_000) {
+                    self.node_core_count = 2;
+                    self.faults.stall_core = *rng.choose(&[2, 6]).expect("weights");
+                }
+                self.domain_count = *rng.choose(&[0, 3, 4, 6]).expect("counts");
             }
             Profile::Cramped => {
                 use Profile::{Gateways, Members, Restart, Takeover};

@@ -39,9 +39,10 @@ pub struct Counts {
     /// Processes of nodes that ended while their memory stayed.
     pub restarts: u64,
     pub stalls: u64,
-    /// Those of them that were of gateways, and of the real coordinator.
+    /// Those of them that were of gateways, of the real coordinator, and of single cores of nodes.
     pub gateway_stalls: u64,
     pub coordinator_stalls: u64,
+    pub core_stalls: u64,
     pub breaks: u64,
     pub slowdowns: u64,
     pub cuts: u64,
@@ -53,6 +54,8 @@ pub struct Counts {
     pub misreads: u64,
     /// Times that a node began to lose answers.
     pub losses: u64,
+    /// Times that a node and another one lost sight of each other.
+    pub partings: u64,
     pub takeovers: u64,
     /// Tenures that an owner was asked to let go of.
     pub handovers: u64,
@@ -123,6 +126,7 @@ impl Counts {
         self.stalls += other.stalls;
         self.gateway_stalls += other.gateway_stalls;
         self.coordinator_stalls += other.coordinator_stalls;
+        self.core_stalls += other.core_stalls;
         self.breaks += other.breaks;
         self.slowdowns += other.slowdowns;
         self.cuts += other.cuts;
@@ -130,6 +134,7 @@ impl Counts {
         self.rotten_bits += other.rotten_bits;
         self.misreads += other.misreads;
         self.losses += other.losses;
+        self.partings += other.partings;
         self.takeovers += other.takeovers;
         self.handovers += other.handovers;
         self.coordinator_crashes += other.coordinator_crashes;

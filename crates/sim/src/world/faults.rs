@@ -35,6 +35,8 @@ enum Fault {
     Misread,
     Lose,
     Coordinator,
+    PartNodes,
+    StallCore,
 }
 
 fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
@@ -54,6 +56,8 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.misread, Fault::Misread),
         (weights.lose, Fault::Lose),
         (weights.coordinator, Fault::Coordinator),
+        (weights.part_nodes, Fault::PartNodes),
+        (weights.stall_core, Fault::StallCore),
     ];
     for (weight, fault) in table {
         if at < u64::from(weight) {
@@ -67,7 +71,8 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 fn sum(weights: &FaultWeights) -> u64 {
     let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
     let of_several = [weights.hand_over, weights.cut_coordinator, weights.coordinator, weights.lose];
-    let of_some = [weights.restart, weights.membership, weights.rot, weights.misread].into_iter().chain(of_several);
+    let of_nodes = [weights.part_nodes, weights.stall_core].into_iter().chain(of_several);
+    let of_some = [weights.restart, weights.membership, weights.rot, weights.misread].into_iter().chain(of_nodes);
     let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_some);
     all.map(u64::from).sum()
 }
@@ -135,11 +140,14 @@ impl World {
                 let Some(&node) = self.rng.choose(&victims) else { return };
                 self.misread(node);
             }
-            Fault::Stall | Fault::Slow | Fault::Cut if self.disturbed_count() >= self.config.disturbed_max => {}
+            Fault::Stall | Fault::StallCore | Fault::Slow | Fault::Cut
+                if self.disturbed_count() >= self.config.disturbed_max => {}
             Fault::Stall => {
                 let stall_us = self.draw_length(STALL_US);
                 self.stall_node(node, stall_us);
             }
+            Fault::StallCore => self.stall_some_core(node),
+            Fault::PartNodes => self.part_nodes(node),
             Fault::Slow => self.slow_node(node),
             Fault::Lose => self.lose_answers(node),
             Fault::Cut => self.cut_node(gateway, node),
@@ -176,7 +184,9 @@ impl World {
     }
 
     fn disturbed_count(&self) -> usize {
-        let is_disturbed = |node: &usize| !self.nodes[*node].is_up() || self.network.is_stalled(endpoint_of(*node));
+        let stands_still =
+            |node: usize| self.network.is_stalled(endpoint_of(node)) || self.nodes[node].stalled_core.is_some();
+        let is_disturbed = |node: &usize| !self.nodes[*node].is_up() || stands_still(*node);
         self.members().iter().filter(|node| is_disturbed(node)).count()
     }
 
@@ -326,10 +336,21 @@ impl World {
         self.nodes[node].stalled_core = Some(core);
     }
 
+    fn stall_some_core(&mut self, node: usize) {
+        if self.nodes[node].is_up() && self.nodes[node].stalled_core.is_none() {
+            let core = self.rng.index(self.nodes[node].cores.len());
+            let stall_us = self.draw_length(STALL_US);
+            self.counts.core_stalls += 1;
+            self.stall_core(node, core);
+            self.schedule.after(stall_us, Event::CoreGoesOn { node });
+        }
+    }
+
     pub fn core_goes_on(&mut self, node: usize) {
-        self.note(format_args!("all cores of node {node} go on"));
-        self.nodes[node].stalled_core = None;
-        self.demand_node_turn(node);
+        if self.nodes[node].stalled_core.take().is_some() {
+            self.note(format_args!("all cores of node {node} go on"));
+            self.demand_node_turn(node);
+        }
     }
 
     pub fn is_stalled(&self, node: usize) -> bool {
@@ -383,6 +404,26 @@ impl World {
                 if self.rng.chance_ppm(500_000) {
                     self.cut(gateway, endpoint_of(other), cut_us);
                 }
+            }
+        }
+    }
+
+    /// A node and another one lose sight of each other, or only one of the other; now and then it is several others.
+    fn part_nodes(&mut self, node: usize) {
+        let (first, share_ppm) =
+            (self.rng.index(self.nodes.len()), *self.rng.choose(&[0, 0, 500_000]).expect("shares"));
+        let cut_us = self.draw_length(CUT_US);
+        let (there, back) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
+        for other in (0..self.nodes.len()).filter(|&other| other != node) {
+            if other != first && !self.rng.chance_ppm(share_ppm) {
+                continue;
+            }
+            self.counts.partings += 1;
+            if there {
+                self.cut(endpoint_of(node), endpoint_of(other), cut_us);
+            }
+            if back {
+                self.cut(endpoint_of(other), endpoint_of(node), cut_us);
             }
         }
     }
@@ -491,6 +532,7 @@ impl World {
         for node in 0..self.nodes.len() {
             self.restart_node(node);
             self.resume_node(node);
+            self.core_goes_on(node);
             self.network.slow_down(endpoint_of(node), 1);
             self.clear_fault(node);
         }

@@ -67,6 +67,7 @@ impl Event {
             Event::Fault
                 | Event::Restart { .. }
                 | Event::Resume { .. }
+                | Event::CoreGoesOn { .. }
                 | Event::FullSpeed { .. }
                 | Event::Mend { .. }
                 | Event::GatewayRestart { .. }
@@ -120,7 +121,8 @@ impl World {
             let is_faulty = self.nodes[node].slowness.is_active(now_us);
             let (host, endpoint) = (&self.nodes[node], endpoint_of(node));
             let is_here = self.is_member(node);
-            let is_hampered = self.network.is_stalled(endpoint) || self.network.is_slow(endpoint) || is_cut(endpoint);
+            let stands_still = self.network.is_stalled(endpoint) || host.stalled_core.is_some();
+            let is_hampered = stands_still || self.network.is_slow(endpoint) || is_cut(endpoint);
             if is_here && (!host.is_up() || host.is_rotten || is_faulty || is_hampered) {
                 self.troubles.last_us.insert(Who::Node(node), now_us);
             }
