@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use shorttail_server::config::{AddressError, CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions};
 use shorttail_server::coordinator::METADATA_FORMAT;
 use shorttail_server::node::MEMORY_FILE_LAYOUT;
@@ -22,6 +23,7 @@ use crate::drain::DrainCommand;
 use crate::lines;
 use crate::policy::PolicyCommand;
 use crate::remove::RemoveCommand;
+use crate::watch;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,6 +93,9 @@ pub enum Verb {
     /// Check a configuration file, or print one to begin with
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(ConfigCommand),
+    /// Print what lets a shell complete these commands and flags
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsCommand),
     /// Measure: this store, and those it is compared with
     Bench {
         #[command(subcommand)]
@@ -137,12 +142,19 @@ const STATUS_EXAMPLES: &str = "\
 Examples:
   shorttail status
   shorttail status --admin 10.0.0.1:8080
+  shorttail status --watch                every second; --watch 10s
   shorttail status --json | jq '.nodes[] | select(.state != \"normal\")'";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
   shorttail config example > shorttail.toml
   shorttail config check shorttail.toml";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(shorttail completions bash)
+  shorttail completions zsh > ~/.zfunc/_shorttail
+  shorttail completions fish > ~/.config/fish/completions/shorttail.fish";
 
 #[derive(Args, Debug)]
 pub struct UpCommand {
@@ -192,6 +204,13 @@ pub fn parse(arguments: &[OsString]) -> Cli {
     })
 }
 
+/// What lets a shell complete the command line.
+pub fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "shorttail", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
 /// Is it about a name that cannot be resolved now? That is no nonsense, and may succeed later.
 fn is_unresolved(error: &clap::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref());
@@ -205,6 +224,14 @@ pub struct StatusCommand {
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Show it again and again, every second or as said, until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = watch::USUAL, value_parser = watch::parse)]
+    pub watch: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub struct CompletionsCommand {
+    pub shell: Shell,
 }
 
 #[derive(Args, Debug)]
@@ -232,6 +259,16 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn shells_are_told_every_command_and_flag() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = completions(shell);
+            for word in ["drain", "acknowledge", "node-memory", "repair-bandwidth"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
     }
 
     fn after_helps(command: &clap::Command) -> Vec<String> {
@@ -286,6 +323,9 @@ mod tests {
             "shorttail node --coordinator unix:/run/c.sock --id 3 --memory 1g",
             "shorttail gateway --cluster-id c1 --epoch 2 --nodes 0=127.0.0.1:7001,1=unix:/run/n1.sock",
             "shorttail status --admin 127.0.0.1:8080 --json",
+            "shorttail status --watch",
+            "shorttail status --watch 5s --json",
+            "shorttail completions zsh",
             "shorttail up --gateways 3",
             "shorttail drain gateway 2 --admin 127.0.0.1:8080",
             "shorttail config check f",

@@ -23,19 +23,19 @@ pub const REMOVED: u8 = 3;
 impl Failure {
     /// Says why on standard error.
     pub fn report(&self) -> ExitCode {
+        lines::end_with(&self.text());
         match self {
-            Failure::Usage(problem) => {
-                lines::end_with(&format!("shorttail: {problem}"));
-                ExitCode::from(2)
-            }
-            Failure::Failed(error) => {
-                lines::end_with(&format!("shorttail: {error:#}"));
-                ExitCode::from(1)
-            }
-            Failure::Removed(error) => {
-                lines::end_with(&format!("shorttail: {error:#}"));
-                ExitCode::from(REMOVED)
-            }
+            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Failed(_) => ExitCode::from(1),
+            Failure::Removed(_) => ExitCode::from(REMOVED),
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        match self {
+            Failure::Usage(problem) => format!("shorttail: {problem}"),
+            Failure::Failed(error) | Failure::Removed(error) => format!("shorttail: {error:#}"),
         }
     }
 }

@@ -24,6 +24,7 @@ mod resources;
 mod roles;
 mod status;
 mod up;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -66,6 +67,7 @@ fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
         Verb::Remove(command) => remove::run(&command),
         Verb::Acknowledge(command) => acknowledge::run(&command),
         Verb::Config(command) => config_command::run(command),
+        Verb::Completions(command) => output::print(&arguments::completions(command.shell)),
         Verb::Bench { measurement } => Ok(measurement.run()?),
         Verb::Sim(options) => Ok(shorttail_sim::cli::run(*options)?),
         Verb::Memcached => unreachable!("taken before the flags are parsed"),

@@ -3,20 +3,23 @@
 use std::fmt::Write;
 use std::io::{self, ErrorKind};
 
-use anyhow::Context;
-
 use crate::exit::Failure;
 
 /// Prints to standard output.
 pub fn print(text: &str) -> Result<(), Failure> {
+    is_read(text).map(|_| ())
+}
+
+/// Prints to standard output; does anybody read on? Who reads no further (`| head`) has seen enough.
+pub fn is_read(text: &str) -> Result<bool, Failure> {
     print_to(io::stdout(), text)
 }
 
-/// Who reads no further (`| head`) has seen enough.
-fn print_to(mut out: impl io::Write, text: &str) -> Result<(), Failure> {
+fn print_to(mut out: impl io::Write, text: &str) -> Result<bool, Failure> {
     match out.write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written.context("cannot write to standard output")?),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(anyhow::Error::new(error).context("cannot write to standard output").into()),
     }
 }
 
@@ -44,7 +47,7 @@ mod tests {
     fn who_reads_no_further_has_seen_enough() {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
-        print_to(writer, "text\n").expect("nobody misses it");
+        assert!(!print_to(writer, "text\n").expect("nobody misses it"));
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
         print_to(full, "text\n").expect_err("it is missed");
     }

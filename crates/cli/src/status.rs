@@ -14,13 +14,23 @@ use crate::arguments::StatusCommand;
 use crate::drain::progress;
 use crate::exit::Failure;
 use crate::output::{columns, print};
+use crate::watch::watch;
 
 pub fn run(command: &StatusCommand) -> Result<(), Failure> {
-    let status = Admin::new(&command.admin).status()?;
-    print(&match command.json {
-        true => format!("{:#}\n", to_json(&status).context("cannot print the status")?),
-        false => table(&status),
-    })
+    let admin = Admin::new(&command.admin);
+    match command.watch {
+        Some(every_s) => watch(every_s, || told(&admin.status()?, command)),
+        None => print(&told(&admin.status()?, command)?),
+    }
+}
+
+/// Of many objects each is a line.
+fn told(status: &ClusterStatus, command: &StatusCommand) -> Result<String, Failure> {
+    if !command.json {
+        return Ok(table(status));
+    }
+    let json = to_json(status).context("cannot print the status")?;
+    Ok(if command.watch.is_some() { format!("{json}\n") } else { format!("{json:#}\n") })
 }
 
 /// The status as lines and columns.
