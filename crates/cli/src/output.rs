@@ -16,7 +16,7 @@ pub fn is_read(text: &str) -> Result<bool, Failure> {
 }
 
 fn print_to(mut out: impl io::Write, text: &str) -> Result<bool, Failure> {
-    match out.write_all(text.as_bytes()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(anyhow::Error::new(error).context("cannot write to standard output").into()),

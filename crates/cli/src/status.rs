@@ -19,7 +19,7 @@ use crate::watch::watch;
 pub fn run(command: &StatusCommand) -> Result<(), Failure> {
     let admin = Admin::new(&command.admin);
     match command.watch {
-        Some(every_s) => watch(every_s, || told(&admin.status()?, command)),
+        Some(every_s) => watch(every_s, !command.json, || told(&admin.status()?, command)),
         None => print(&told(&admin.status()?, command)?),
     }
 }

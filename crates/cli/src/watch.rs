@@ -4,8 +4,11 @@
 
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::termios::tcgetwinsize;
 
 use crate::exit::Failure;
@@ -35,10 +38,10 @@ pub fn parse(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// If the first look fails, or nothing can be written.
-pub fn watch(every_s: u64, look: impl Fn() -> Result<String, Failure>) -> Result<(), Failure> {
+pub fn watch(every_s: u64, is_table: bool, look: impl Fn() -> Result<String, Failure>) -> Result<(), Failure> {
     let mut seen: Result<String, Failure> = Ok(look()?);
     loop {
-        let goes_on = match (seen, size()) {
+        let goes_on = match (seen, size().filter(|_| is_table)) {
             (Ok(text), Some(size)) => is_read(&in_place(&text, size))?,
             (Err(failure), Some(size)) => is_read(&in_place(&failure.text(), size))?,
             (Ok(text), None) => is_read(&text)?,
@@ -47,11 +50,29 @@ pub fn watch(every_s: u64, look: impl Fn() -> Result<String, Failure>) -> Result
                 true
             }
         };
-        if !goes_on {
+        if !goes_on || closes_within(std::io::stdout(), Duration::from_secs(every_s)) {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_secs(every_s));
         seen = look();
+    }
+}
+
+/// Waits; did whoever reads close it meanwhile?
+fn closes_within(out: impl AsFd, within: Duration) -> bool {
+    let until = Instant::now() + within;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).expect("a day at most");
+        match poll(&mut [PollFd::new(&out, PollFlags::empty())], Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            // Who cannot be watched is written to.
+            Err(_) => {
+                std::thread::sleep(left);
+                return false;
+            }
+        }
     }
 }
 
@@ -67,20 +88,28 @@ fn size() -> Option<Size> {
 /// Over what was there: nothing is erased that stays the same, so nothing flickers. What the terminal has no room for
 /// is left out, and the last row says so.
 fn in_place(text: &str, (rows, columns): Size) -> String {
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<String> = text.lines().flat_map(|line| wrapped(line, columns)).collect();
     // The cursor waits in the row below.
     let room = rows.saturating_sub(1).max(1);
     let shown = if lines.len() > room { room - 1 } else { lines.len() };
+    let rest = (shown < lines.len()).then(|| format!("... {} lines more", lines.len() - shown));
     let mut out = HOME.to_owned();
-    let mut put = |line: &str| {
-        let line: String = line.chars().take(columns).collect();
-        writeln!(out, "{line}{ERASE_LINE}").expect("writing to memory");
-    };
-    lines[..shown].iter().for_each(|line| put(line));
-    if shown < lines.len() {
-        put(&format!("... {} lines more", lines.len() - shown));
+    for line in lines[..shown].iter().chain(&rest) {
+        // In a full row the cursor is still on the last letter, which would go.
+        let erase = if line.chars().count() < columns { ERASE_LINE } else { "" };
+        writeln!(out, "{line}{erase}").expect("writing to memory");
     }
     out + ERASE_BELOW
+}
+
+/// In rows of a terminal.
+fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let letters: Vec<char> = line.chars().collect();
+    if letters.is_empty() {
+        vec![String::new()]
+    } else {
+        letters.chunks(columns).map(|row| row.iter().collect()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +119,12 @@ mod tests {
     fn seen(text: &str, size: Size) -> Vec<String> {
         let text = in_place(text, size);
         let text = text.strip_prefix(HOME).and_then(|text| text.strip_suffix(ERASE_BELOW)).expect("in place");
-        text.lines().map(|line| line.strip_suffix(ERASE_LINE).expect("nothing is left of it").to_owned()).collect()
+        let row = |line: &str| {
+            let erased = line.strip_suffix(ERASE_LINE);
+            assert_eq!(erased.is_some(), erased.unwrap_or(line).chars().count() < size.1, "nothing is left, or lost");
+            erased.unwrap_or(line).to_owned()
+        };
+        text.lines().map(row).collect()
     }
 
     #[test]
@@ -98,7 +132,8 @@ mod tests {
         assert_eq!(seen("one\ntwo\nthree\n", (4, 80)), ["one", "two", "three"]);
         assert_eq!(seen("one\ntwo\nthree\n", (3, 80)), ["one", "... 2 lines more"]);
         assert_eq!(seen("one\ntwo\n", (1, 80)), ["... 2 lines more"]);
-        assert_eq!(seen("zwölf\n", (9, 3)), ["zwö"], "a longer line would take two rows");
+        assert_eq!(seen("zwölf\n", (9, 3)), ["zwö", "lf"]);
+        assert_eq!(seen("zwölf\neins\n", (3, 3)), ["zwö", "... 3 lines more"]);
         assert_eq!(seen("one\n\ntwo\n", (usize::MAX, usize::MAX)), ["one", "", "two"]);
     }
 
@@ -108,10 +143,21 @@ mod tests {
         assert!(parse("0").unwrap_err().contains("between a second and a day") && parse("25h").is_err());
     }
 
+    #[test]
+    fn who_closes_what_is_written_ends_it() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        assert!(!closes_within(&writer, Duration::from_millis(1)));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| closes_within(&writer, Duration::from_secs(SECONDS_MAX)));
+            drop(reader);
+            assert!(waits.join().expect("no panic"));
+        });
+    }
+
     /// One that was never there is told at once.
     #[test]
     fn the_first_look_must_succeed() {
-        let failure = watch(1, || Err(Failure::Failed(anyhow::anyhow!("nobody")))).expect_err("nobody answers");
+        let failure = watch(1, true, || Err(Failure::Failed(anyhow::anyhow!("nobody")))).expect_err("nobody answers");
         assert_eq!(failure.text(), "shorttail: nobody");
     }
 }

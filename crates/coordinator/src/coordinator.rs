@@ -15,10 +15,8 @@ use shorttail_wire::control::{
 use crate::durable::Durable;
 use crate::gone::Gone;
 use crate::lifecycle::Event;
-use crate::limits::{
-    FORGET_GATEWAY_AFTER_MS, LOOK_LATER_US, LOOKED_AT_ONCE_MAX, NODES_SEEN_MAX, STANDINGS_MAX, STOOD_STILL_MS,
-    TELL_WITHIN_MS,
-};
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX, STANDINGS_MAX, TELL_WITHIN_MS};
+use crate::looks::Looks;
 use crate::members::{GatewayMember, NodeMember, Presence};
 use crate::orders::Pending;
 use crate::tenures::Tenures;
@@ -109,18 +107,9 @@ pub struct Coordinator {
     rests_since_us: Option<u64>,
     view_number: u64,
     view_changed: bool,
-    looks: Looks,
+    pub(crate) looks: Looks,
     /// The last epoch of a `Persist` that was put out: what `invariant_epoch_persisted` holds against.
     epoch_persisted: u32,
-}
-
-/// Looks at the whole cluster.
-#[derive(Debug, Default)]
-struct Looks {
-    count: u64,
-    last_us: u64,
-    /// Heartbeats came since.
-    is_owed: bool,
 }
 
 /// Whom a connection belongs to.
@@ -192,40 +181,24 @@ impl Coordinator {
             }
             _ => {}
         }
-        let may_wait = matches!(&input, Input::Message { message: ToCoordinator::NodeStatus(_), .. });
+        let beats = match &input {
+            Input::Message { connection, message: ToCoordinator::NodeStatus(_) } => Some(*connection),
+            _ => None,
+        };
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),
             Input::Closed { connection } => self.handle_closed(now, connection),
             Input::Order { ticket, member, order } => self.handle_order(now, ticket, member, order),
             Input::Deadline => {}
         }
-        match may_wait && now.mono_us < self.next_look_us() {
-            true => self.looks.is_owed = true,
+        // One that made no sense ended its connection.
+        match beats.is_some_and(|connection| self.connections.contains_key(&connection)) {
+            true => self.look_later(now),
             false => self.look(now),
         }
         if !self.is_held && self.told_us + TELL_WITHIN_MS * 1000 <= self.now_us {
             self.tell();
         }
-    }
-
-    /// At all members and tenures: what is due, and what may be done by now.
-    fn look(&mut self, now: Now) {
-        self.looks = Looks { count: self.looks.count + 1, last_us: now.mono_us, is_owed: false };
-        self.handle_silence(now);
-        self.end_late_orders(now);
-        self.advance_tenures(now);
-    }
-
-    /// Until then heartbeats of nodes may wait.
-    fn next_look_us(&self) -> u64 {
-        let count = if self.nodes.len() > LOOKED_AT_ONCE_MAX { self.nodes.len() as u64 } else { 0 };
-        self.looks.last_us + count * LOOK_LATER_US
-    }
-
-    /// How often it looked at the whole cluster.
-    #[cfg(test)]
-    pub(crate) fn look_count(&self) -> u64 {
-        self.looks.count
     }
 
     /// Outputs are not taken for long, or again.
@@ -262,20 +235,6 @@ impl Coordinator {
     /// Whether something waits to be saved.
     pub(crate) fn is_to_save(&self) -> bool {
         self.outputs.iter().any(|output| matches!(output, Output::Persist(_)))
-    }
-
-    /// Monotonic microseconds at which `Input::Deadline` is due.
-    pub fn poll_deadline(&self) -> Option<u64> {
-        if self.looks.is_owed {
-            // What else there is can wait for that.
-            return Some(self.next_look_us());
-        }
-        let nodes = self.nodes.values().map(|node| node.presence.deadline_us(self.settings.retire_after_ms));
-        // A node that is waited for is looked at when something is heard.
-        let nodes = nodes.map(|at_us| at_us.filter(|&at_us| at_us > self.now_us));
-        let gateways = self.gateways.values().map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
-        let others = self.order_deadline_us().into_iter().chain(self.tenures_deadline_us());
-        nodes.chain(gateways).flatten().chain(others).min()
     }
 
     fn handle_message(&mut self, now: Now, connection: ConnectionId, message: ToCoordinator) {
@@ -346,24 +305,8 @@ impl Coordinator {
         self.view_changed |= self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed);
     }
 
-    /// After it stood still itself, whoever was alive is given the time of silence anew, and for the dead that time
-    /// does not count: what they sent is still to be read.
-    fn forgive_silence(&mut self, now: Now) {
-        let is_late = |deadline_us: u64| now.mono_us > deadline_us + STOOD_STILL_MS * 1000;
-        if !self.poll_deadline().is_some_and(is_late) {
-            return;
-        }
-        let stood_us = now.mono_us - self.now_us;
-        let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
-        dead.for_each(|node| node.presence.since_us += stood_us);
-        let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
-        let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
-        members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = now.mono_us);
-        self.gateways.values_mut().for_each(|gateway| gateway.reach.begin_anew(now));
-    }
-
     /// Moves members whose heartbeats are late, gives up nodes that stay dead and forgets gateways that do.
-    fn handle_silence(&mut self, now: Now) {
+    pub(crate) fn handle_silence(&mut self, now: Now) {
         let members = self.nodes.keys().map(|&id| Member::Node(id));
         let members: Vec<Member> = members.chain(self.gateways.keys().map(|&id| Member::Gateway(id))).collect();
         for member in members {

@@ -22,6 +22,7 @@ mod handover;
 mod leaving;
 mod lifecycle;
 pub mod limits;
+mod looks;
 mod losses;
 mod members;
 mod numbers;

@@ -13,7 +13,8 @@ pub const NODES_SEEN_MAX: usize = NODE_COUNT_MAX;
 /// Milliseconds for which members may not be told of what changed while more and more is to be saved: what many tell
 /// who come at once is told once.
 pub const TELL_WITHIN_MS: u64 = 100;
-/// Nodes of a cluster that is looked at as a whole after each message.
+/// Nodes of a cluster that is looked at as a whole after each message: with so few a look costs a few microseconds, and
+/// there are 128 heartbeats a second.
 pub const LOOKED_AT_ONCE_MAX: usize = 64;
 /// Microseconds for each node of a larger one, which the next look may wait for after a node's heartbeat: a look costs
 /// a tenth of a microsecond for each, and there are the more heartbeats the more nodes there are.

@@ -74,7 +74,7 @@ impl Tenures {
 }
 
 impl Coordinator {
-    /// Brings tenures closer to how they should be; called after every input.
+    /// Brings tenures closer to how they should be; part of every look.
     pub(crate) fn advance_tenures(&mut self, now: Now) {
         self.forget_ended();
         self.strike_out_replaced(now);

@@ -9,6 +9,7 @@
 mod chronicle;
 mod connection;
 mod desk;
+mod frames;
 mod metadata;
 mod reign;
 mod seen_from;
@@ -38,9 +39,10 @@ use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::net::{Accepting, Listener, OtherEnd};
 use chronicle::Chronicle;
-use connection::{Connection, FIRST_BYTES_MAX, ReadEnd, SendEnd};
+use connection::{Connection, FIRST_BYTES_MAX, ReadEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
+use frames::Frames;
 pub use metadata::METADATA_FORMAT;
 use metadata::keeper::Keeper;
 use seen_from::Hidden;
@@ -92,6 +94,7 @@ pub struct Server {
     broken: Vec<usize>,
     token_next: usize,
     turned_away: TurnedAway,
+    frames: Frames,
     hidden: Hidden,
     /// Of the reign that lasts.
     chronicle: Option<Chronicle>,
@@ -147,6 +150,7 @@ impl Server {
             broken: Vec::new(),
             token_next: CONNECTION_FIRST,
             turned_away: TurnedAway::default(),
+            frames: Frames::default(),
             hidden: Hidden::default(),
             chronicle: None,
             is_watched: false,
@@ -292,8 +296,9 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         self.turned_away.tell(Instant::now(), &connection.from, &connection.member, &turned_away::why_foreign(error));
         if let ControlFrameError::Version(_) = error {
+            let refused = FromCoordinator::Refused(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION));
             // Should it not arrive, the member asks again.
-            let _ = connection.send(&FromCoordinator::Refused(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION)));
+            let _ = self.frames.of(&refused).map(|frame| connection.send(frame));
         }
     }
 
@@ -361,9 +366,12 @@ impl Server {
         }
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
-        let Err(end) = connection.send(message) else { return };
-        if let SendEnd::Unsendable(error) = end {
-            self.turned_away.tell_unsendable(Instant::now(), &connection.from, &connection.member, error);
+        match self.frames.of(message) {
+            Ok(frame) if connection.send(frame).is_ok() => return,
+            Ok(_) => {}
+            Err(error) => {
+                self.turned_away.tell_unsendable(Instant::now(), &connection.from, &connection.member, error);
+            }
         }
         self.connections.remove(&token);
         self.broken.push(token);

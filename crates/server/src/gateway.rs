@@ -219,8 +219,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             match event {
                 ControlEvent::View(view) => {
                     served.forget_ended(&view);
-                    let own = view.gateways.iter().find(|gateway| gateway.id == identity.gateway);
-                    let is_draining = own.is_some_and(|gateway| gateway.draining);
+                    let is_draining = is_to_leave(&view, identity.gateway);
                     cores.published.is_draining.store(is_draining, Ordering::Relaxed);
                     let view = Arc::new(view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
@@ -354,7 +353,7 @@ struct Published {
     tallies: Arc<Tallies>,
     policies: PolicyDesk,
     coding_set_nodes: Option<u16>,
-    /// It is to own nothing.
+    /// It is to own nothing, and others are there.
     is_draining: Arc<AtomicBool>,
 }
 
@@ -506,6 +505,12 @@ impl Published {
             coding_set_nodes: self.coding_set_nodes,
         }
     }
+}
+
+/// Is this gateway to own nothing, and is there another one for its clients?
+fn is_to_leave(view: &View, id: u16) -> bool {
+    let draining = view.gateways.iter().any(|gateway| gateway.id == id && gateway.draining);
+    draining && view.gateways.iter().any(|gateway| gateway.id != id && gateway.is_alive && !gateway.draining)
 }
 
 /// The nodes of a view that are worth a connection, with their addresses. Not one that is dead and in whose place

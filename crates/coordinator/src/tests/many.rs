@@ -161,3 +161,30 @@ fn many_nodes_that_beat_are_looked_at_together_and_one_that_does_not_is_found() 
     coordinator.check_invariants();
     assert!(coordinator.view().nodes[1..].iter().all(|node| node.state == NodeState::Normal));
 }
+
+/// It is late for its looks again and again, as it has much to do; nobody was late because of that.
+#[test]
+fn a_coordinator_of_many_nodes_that_is_often_late_finds_a_silent_gateway() {
+    const COUNT: u16 = LOOKED_AT_ONCE_MAX as u16 + 1;
+    const GAP_MS: u64 = STOOD_STILL_MS + 50;
+    let mut scene = Scene::new();
+    let nodes: Vec<ConnectionId> = (0..COUNT).map(|id| scene.node(node(1, Some(id))).0).collect();
+    let (_, welcome) = scene.gateway(None);
+    let silent = welcome.expect("let in").session.gateway_id;
+    for _ in 0..2 * GATEWAY_DEAD_AFTER_MS / GAP_MS {
+        scene.now.mono_us += GAP_MS * 1000;
+        nodes.iter().for_each(|&node| scene.tell(node, ToCoordinator::NodeStatus(NodeStatus::default())));
+    }
+    assert!(!scene.coordinator.status().gateways.iter().any(|entry| entry.id == silent && entry.state.is_alive()));
+}
+
+#[test]
+fn a_coordinator_of_many_nodes_that_stood_still_itself_forgives() {
+    let mut scene = Scene::new();
+    let nodes: Vec<ConnectionId> = (0..=LOOKED_AT_ONCE_MAX as u16).map(|id| scene.node(node(1, Some(id))).0).collect();
+    nodes.iter().for_each(|&node| scene.tell(node, ToCoordinator::NodeStatus(NodeStatus::default())));
+    scene.now.mono_us += 2 * DEAD_AFTER_MS * 1000;
+    scene.tell(nodes[0], ToCoordinator::NodeStatus(NodeStatus::default()));
+    scene.handle(Input::Deadline);
+    assert!(scene.coordinator.view().nodes.iter().all(|node| node.state == NodeState::Normal));
+}

@@ -3,8 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde::Serialize;
-use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ControlFrameError, ToCoordinator, next_request, put_message};
+use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ControlFrameError, ToCoordinator, next_request};
 
 use crate::net::Stream;
 
@@ -26,15 +25,6 @@ pub enum ReadEnd {
     Talkative,
     /// What it brings is no message of this version.
     Foreign(ControlFrameError),
-}
-
-/// Why nothing more is sent on a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SendEnd {
-    /// It is broken, or its peer reads too little.
-    Closed,
-    /// What it is to be told cannot be said.
-    Unsendable(ControlFrameError),
 }
 
 /// A connection with what has arrived and what has not left yet.
@@ -111,12 +101,12 @@ impl Connection {
     /// Sends a message, or keeps what does not fit into the socket now.
     ///
     /// # Errors
-    /// When the connection is broken, its peer reads too little, or the message is longer than any.
-    pub fn send<M: Serialize>(&mut self, message: &M) -> Result<(), SendEnd> {
-        put_message(&mut self.unsent, message).map_err(SendEnd::Unsendable)?;
-        self.flush().map_err(|_| SendEnd::Closed)?;
+    /// When the connection is broken, or its peer reads too little.
+    pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.unsent.extend_from_slice(frame);
+        self.flush()?;
         if self.unsent.len() > UNSENT_BYTES_MAX {
-            return Err(SendEnd::Closed);
+            return Err(ErrorKind::StorageFull.into());
         }
         Ok(())
     }
@@ -137,20 +127,9 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_wire::control::{FromCoordinator, Refusal};
+    use shorttail_wire::control::{FromCoordinator, Refusal, put_message};
 
     use super::*;
-
-    #[test]
-    fn of_a_message_that_is_longer_than_any_nothing_is_sent() {
-        let (here, mut there) = mio::net::UnixStream::pair().expect("sockets");
-        let mut connection = Connection::new(Stream::Unix(here));
-        let long = FromCoordinator::Refused(Refusal::Malformed("x".repeat(CONTROL_BODY_BYTES_MAX)));
-        let end = connection.send(&long).expect_err("too long");
-        assert!(matches!(end, SendEnd::Unsendable(ControlFrameError::TooLong(_))), "{end:?}");
-        assert_eq!(there.read(&mut [0; 8]).expect_err("nothing came").kind(), ErrorKind::WouldBlock);
-        assert_eq!(connection.send(&FromCoordinator::Beat), Ok(()));
-    }
 
     #[test]
     fn of_who_has_said_nothing_yet_no_more_than_a_first_message_is_kept() {

@@ -19,6 +19,8 @@ pub mod keeper;
 pub mod tests;
 pub mod volatile;
 
+use std::time::Duration;
+
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use shorttail_coordinator::Durable;
@@ -26,6 +28,9 @@ pub use shorttail_coordinator::candidate::{Campaign, Lease, State};
 
 use crate::clock::Clock;
 use crate::config::MetadataPlace;
+
+/// A coordinator that was killed a moment ago has so long to end.
+const FREED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Is called, on any thread, when somebody else may have begun or ceased to lead.
 pub type Changed = Box<dyn Fn() + Send>;
@@ -85,7 +90,7 @@ pub enum Trouble {
 pub fn open(place: &MetadataPlace, name: &str, clock: Clock) -> anyhow::Result<Box<dyn Metadata>> {
     Ok(match place {
         MetadataPlace::Nowhere => Box::new(volatile::Volatile),
-        MetadataPlace::File(dir) => Box::new(file::Directory::open(dir)?),
+        MetadataPlace::File(dir) => Box::new(file::Directory::open_within(dir, FREED_WITHIN)?),
         MetadataPlace::Etcd(config) => Box::new(etcd::Etcd::new(config, name, clock)?),
     })
 }

@@ -2,7 +2,7 @@
 
 use mio::Token;
 use shorttail_units::Incarnation;
-use shorttail_wire::control::TenureState;
+use shorttail_wire::control::{GatewayEntry, TenureState};
 
 use super::limits::REPORT_US_MAX;
 use super::*;
@@ -130,4 +130,16 @@ fn a_dead_node_is_not_looked_for_where_another_one_listens() {
     ];
     let known = addresses(&View { nodes, ..View::default() });
     assert_eq!(known.into_keys().collect::<Vec<_>>(), [4, 8, 9].map(NodeId));
+}
+
+/// A balancer is to have somewhere to send clients.
+#[test]
+fn a_gateway_that_is_drained_leaves_only_if_another_one_stays() {
+    let gateway = |id, is_alive, draining| GatewayEntry { id, is_alive, draining, ..GatewayEntry::default() };
+    let leaves = |gateways: &[GatewayEntry]| is_to_leave(&View { gateways: gateways.to_vec(), ..View::default() }, 1);
+    assert!(leaves(&[gateway(1, true, true), gateway(2, true, false)]));
+    assert!(!leaves(&[gateway(1, true, false), gateway(2, true, false)]));
+    assert!(!leaves(&[gateway(1, true, true), gateway(2, false, false)]), "it is dead");
+    assert!(!leaves(&[gateway(1, true, true), gateway(2, true, true)]), "it leaves, too");
+    assert!(!leaves(&[gateway(1, true, true)]) && !leaves(&[gateway(2, true, false)]));
 }

@@ -170,7 +170,7 @@ impl World {
             Event::Fault => self.fault(),
             Event::Restart { node } => self.restart_node(node),
             Event::Resume { node } => self.resume_node(node),
-            Event::CoreGoesOn { node } => self.core_goes_on(node),
+            Event::CoreGoesOn { node } => self.core_stall_ends(node),
             Event::FullSpeed { node } => self.network.slow_down(endpoint_of(node), 1),
             Event::Mend { from, to } => self.network.mend(&mut self.schedule, from, to),
             Event::GatewayRestart { gateway } => self.restart_gateway(gateway),

@@ -332,6 +332,7 @@ impl World {
     /// The thread of one of a node's cores stands still until [`World::core_goes_on`].
     pub fn stall_core(&mut self, node: usize, core: usize) {
         self.counts.stalls += 1;
+        self.counts.core_stalls += 1;
         self.note(format_args!("core {core} of node {node} stalls"));
         self.nodes[node].stalled_core = Some(core);
     }
@@ -339,10 +340,17 @@ impl World {
     fn stall_some_core(&mut self, node: usize) {
         if self.nodes[node].is_up() && self.nodes[node].stalled_core.is_none() {
             let core = self.rng.index(self.nodes[node].cores.len());
-            let stall_us = self.draw_length(STALL_US);
-            self.counts.core_stalls += 1;
+            let until_us = self.schedule.now_us() + self.draw_length(STALL_US);
             self.stall_core(node, core);
-            self.schedule.after(stall_us, Event::CoreGoesOn { node });
+            self.nodes[node].core_stalls_until_us = until_us;
+            self.schedule.at(until_us, Event::CoreGoesOn { node });
+        }
+    }
+
+    /// Its time is over, unless that was in an earlier life of the process.
+    pub(super) fn core_stall_ends(&mut self, node: usize) {
+        if self.schedule.now_us() >= self.nodes[node].core_stalls_until_us {
+            self.core_goes_on(node);
         }
     }
 
@@ -410,11 +418,12 @@ impl World {
 
     /// A node and another one lose sight of each other, or only one of the other; now and then it is several others.
     fn part_nodes(&mut self, node: usize) {
-        let (first, share_ppm) =
-            (self.rng.index(self.nodes.len()), *self.rng.choose(&[0, 0, 500_000]).expect("shares"));
+        let others: Vec<usize> = self.members().into_iter().filter(|&other| other != node).collect();
+        let Some(&first) = self.rng.choose(&others) else { return };
+        let share_ppm = *self.rng.choose(&[0, 0, 500_000]).expect("shares");
         let cut_us = self.draw_length(CUT_US);
         let (there, back) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
-        for other in (0..self.nodes.len()).filter(|&other| other != node) {
+        for other in others {
             if other != first && !self.rng.chance_ppm(share_ppm) {
                 continue;
             }

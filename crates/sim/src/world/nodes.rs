@@ -44,6 +44,8 @@ pub(super) struct NodeHost {
     turns_unchecked: u64,
     /// A core whose thread stands still; the others go on.
     pub stalled_core: Option<usize>,
+    /// When one that a fault befell goes on.
+    pub core_stalls_until_us: u64,
     pub slowness: Slowness,
     /// Bits of its memory turned over: what it shows may be anything.
     pub is_rotten: bool,
@@ -66,6 +68,7 @@ impl NodeHost {
             turn_is_due: false,
             turns_unchecked: 0,
             stalled_core: None,
+            core_stalls_until_us: 0,
             slowness: Slowness::new(u64::from(id) + 1),
             is_rotten: false,
             memory: None,

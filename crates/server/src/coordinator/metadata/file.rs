@@ -25,6 +25,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use shorttail_coordinator::Durable;
@@ -40,6 +41,14 @@ const FILE_BYTES_MAX: u64 = 32 << 20;
 /// What stands between the state and its checksum.
 const SUM_MARK: &str = "\ncrc32c ";
 
+/// Between two looks at a directory that somebody holds.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Somebody else holds the directory.
+#[derive(Debug, thiserror::Error)]
+#[error("another coordinator uses {}", .0.display())]
+struct Held(PathBuf);
+
 /// A directory that this process holds.
 #[derive(Debug)]
 pub struct Directory {
@@ -49,6 +58,17 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// As [`Directory::open`], but a process that holds it and is killed has so long to end.
+    pub fn open_within(path: &Path, within: Duration) -> anyhow::Result<Self> {
+        let until = Instant::now() + within;
+        loop {
+            match Self::open(path) {
+                Err(error) if error.is::<Held>() && Instant::now() < until => std::thread::sleep(LOOK_EVERY),
+                opened => return opened,
+            }
+        }
+    }
+
     /// # Errors
     /// When the directory cannot be made or another coordinator holds it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
@@ -58,7 +78,7 @@ impl Directory {
         let lock = lock.with_context(|| format!("cannot open {}", lock_path.display()))?;
         match lock.try_lock() {
             Ok(()) => Ok(Directory { path: path.to_owned(), lock }),
-            Err(std::fs::TryLockError::WouldBlock) => bail!("another coordinator uses {}", path.display()),
+            Err(std::fs::TryLockError::WouldBlock) => Err(Held(path.to_owned()).into()),
             Err(std::fs::TryLockError::Error(error)) => {
                 Err(error).with_context(|| format!("cannot lock {}", lock_path.display()))
             }

@@ -217,6 +217,20 @@ fn two_coordinators_do_not_share_a_directory() {
     assert!(error.to_string().starts_with("another coordinator uses"), "{error}");
 }
 
+/// As when it was killed, and is started again before the system is done with it.
+#[test]
+fn a_directory_whose_coordinator_is_ending_is_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let first = Directory::open(dir.path()).expect("free");
+    assert!(Directory::open_within(dir.path(), Duration::from_millis(30)).is_err(), "it does not end");
+    let opened = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| Directory::open_within(dir.path(), PATIENCE));
+        drop(first);
+        waits.join().expect("no panic")
+    });
+    opened.expect("free");
+}
+
 /// The old state stays, and what is to be saved is saved once that can be.
 #[test]
 fn a_state_that_cannot_be_written_is_saved_later() {

@@ -1,0 +1,87 @@
+//! When the whole cluster is looked at: what is due by now, and what may be done.
+//!
+//! After each input, but for heartbeats of very many nodes: these share a look. Each of them changes little but that
+//! its node is there, which is known at once.
+//!
+//! ```text
+//! heartbeats   | | |  |  | | |  |        |
+//! looks        |        |        |       |
+//!              |<------>| 5 us for each node
+//! ```
+//!
+//! Must not know: what is done at a look.
+
+use shorttail_units::Now;
+use shorttail_wire::control::NodeState;
+
+use crate::coordinator::Coordinator;
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, LOOK_LATER_US, LOOKED_AT_ONCE_MAX, STOOD_STILL_MS};
+use crate::members::NodeMember;
+
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    count: u64,
+    last_us: u64,
+    /// Heartbeats came since.
+    is_owed: bool,
+}
+
+impl Coordinator {
+    pub(crate) fn look(&mut self, now: Now) {
+        self.looks = Looks { count: self.looks.count + 1, last_us: now.mono_us, is_owed: false };
+        self.handle_silence(now);
+        self.end_late_orders(now);
+        self.advance_tenures(now);
+    }
+
+    /// After a heartbeat.
+    pub(crate) fn look_later(&mut self, now: Now) {
+        match now.mono_us < self.next_look_us() {
+            true => self.looks.is_owed = true,
+            false => self.look(now),
+        }
+    }
+
+    fn next_look_us(&self) -> u64 {
+        let count = if self.nodes.len() > LOOKED_AT_ONCE_MAX { self.nodes.len() as u64 } else { 0 };
+        self.looks.last_us + count * LOOK_LATER_US
+    }
+
+    #[cfg(test)]
+    pub(crate) fn look_count(&self) -> u64 {
+        self.looks.count
+    }
+
+    /// Monotonic microseconds at which `Input::Deadline` is due.
+    pub fn poll_deadline(&self) -> Option<u64> {
+        // What else is due can wait for that, and takes a look at everybody to know.
+        if self.looks.is_owed { Some(self.next_look_us()) } else { self.due_us() }
+    }
+
+    /// When something is due, by members and tenures.
+    fn due_us(&self) -> Option<u64> {
+        let deadline_us = |node: &NodeMember| node.presence.deadline_us(self.settings.retire_after_ms);
+        // A node that is waited for is looked at when something is heard.
+        let nodes = self.nodes.values().map(deadline_us).map(|at_us| at_us.filter(|&at_us| at_us > self.now_us));
+        let gateways = self.gateways.values().map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
+        let others = self.order_deadline_us().into_iter().chain(self.tenures_deadline_us());
+        nodes.chain(gateways).flatten().chain(others).min()
+    }
+
+    /// After it stood still itself, whoever was alive is given the time of silence anew, and for the dead that time
+    /// does not count: what they sent is still to be read.
+    pub(crate) fn forgive_silence(&mut self, now: Now) {
+        let is_late = |due_us: Option<u64>| due_us.is_some_and(|at_us| now.mono_us > at_us + STOOD_STILL_MS * 1000);
+        // A look that is late is no reason by itself: nobody may have been late.
+        if !is_late(self.poll_deadline()) || !is_late(self.due_us()) {
+            return;
+        }
+        let stood_us = now.mono_us - self.now_us;
+        let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
+        dead.for_each(|node| node.presence.since_us += stood_us);
+        let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
+        let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
+        members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = now.mono_us);
+        self.gateways.values_mut().for_each(|gateway| gateway.reach.begin_anew(now));
+    }
+}
