@@ -28,7 +28,7 @@ mod driver;
 mod engine;
 mod faults;
 mod history;
-mod interrupt;
+pub mod interrupt;
 mod json;
 pub mod kill;
 mod lifetimes;

@@ -1,6 +1,6 @@
 //! What a measurement made outside of itself and must not outlive it: servers, directories, network namespaces, control
-//! groups. An [`Undo`] runs when it is dropped, or at the first SIGINT or SIGTERM: then all that are there do, the
-//! youngest first, and the process ends by that signal. A second one ends it at once.
+//! groups. An [`Undo`] runs when it is dropped, or at the first SIGINT, SIGTERM or SIGHUP: then all that are there
+//! do, the youngest first, and the process ends by that signal. A second one ends it at once.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

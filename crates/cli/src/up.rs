@@ -24,6 +24,7 @@ mod tests;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::Context;
+use shorttail_bench::interrupt::is_ignored;
 use shorttail_server::config::{LogLevel, Size};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
@@ -65,22 +66,10 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     Ok(result?)
 }
 
-/// Was this process started with SIGHUP ignored, as by nohup?
-fn ignores_hang_ups() -> bool {
-    are_hang_ups_ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
-}
-
-/// By what the system tells of a process: signals are bits, the first one lowest.
-fn are_hang_ups_ignored(status: &str) -> bool {
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    ignored.is_some_and(|bits| bits & 1 << (SIGHUP - 1) != 0)
-}
-
 /// SIGHUP means that the file is to be read again, if there is one. Else it ends the cluster, unless who started it
 /// wants it to be ignored (nohup).
 fn watch_signals(tell: Sender<Event>, has_file: bool) -> std::io::Result<()> {
-    let hang_up = Some(SIGHUP).filter(|_| has_file || !ignores_hang_ups());
+    let hang_up = Some(SIGHUP).filter(|&signal| has_file || !is_ignored(signal));
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGCHLD].into_iter().chain(hang_up))?;
     let watch = move || {
         for signal in signals.forever() {

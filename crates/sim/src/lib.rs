@@ -4,7 +4,7 @@
 //! the same. [`history`] holds what clients saw, and [`checker`] judges it against [`model`]. [`scenario`] has the
 //! words of scripted runs. [`detect`] experiments with the request monitor alone.
 //!
-//! Must not know: sockets, clocks, threads, the operating system's randomness.
+//! Must not know: sockets, the operating system's randomness; but for [`cli`] and [`progress`] no clocks and threads.
 
 pub mod checker;
 pub mod cli;

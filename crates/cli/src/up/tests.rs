@@ -17,14 +17,6 @@ use crate::arguments::{Cli, Verb};
 use crate::exit::Failure;
 use crate::lines;
 
-#[test]
-fn who_is_started_by_nohup_ignores_hang_ups() {
-    let status = |bits: &str| format!("Name:\tshorttail\nSigBlk:\t0000000000000001\nSigIgn:\t{bits}\nSigCgt:\t0\n");
-    assert!(super::are_hang_ups_ignored(&status("0000000000001001")));
-    assert!(!super::are_hang_ups_ignored(&status("0000000000001000")));
-    assert!(!super::are_hang_ups_ignored(""));
-}
-
 fn plan(options: UpOptions) -> (Plan, tempfile::TempDir) {
     let parent = tempfile::tempdir().expect("a directory");
     let config: UpConfig = options.resolve().expect("sensible");

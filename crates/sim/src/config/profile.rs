@@ -49,7 +49,7 @@ pub enum Profile {
     Coordinated,
     /// Answers of nodes are lost, whatever else goes wrong.
     Lossy,
-    /// Nodes lose sight of each other and single cores stand still, whatever else goes wrong. Some nodes share a domain.
+    /// Nodes lose sight of each other, single cores stand still, whatever else goes wrong. Some nodes share a domain.
     Apart,
     /// Nodes fail in every way, no more of them at once than the code tolerates: no client waits for long.
     Prompt,
