@@ -90,15 +90,17 @@ class Troubles:
 
     def windows(self, seconds, address=None):
         """(began, ended) of the times in which an answer may fail: gateways' troubles and so many seconds more, each as much longer
-        as coordinators or etcd, if they were in trouble meanwhile, kept others from taking over. Of all gateways, or of the one that
-        clients ask there."""
+        as coordinators or etcd, if they were in trouble meanwhile, one after the other, kept others from taking over, or the gateway
+        from being let in again. Of all gateways, or of the one that clients ask there."""
+        leading = sorted((other for other in self.all() if other.kind in ("coordinator", "etcd")), key=lambda other: other.began)
         found = []
         for trouble in self.all():
             if trouble.kind == "gateway" and (address is None or address in trouble.addresses):
                 ended = (trouble.ended or time.monotonic()) + seconds
-                others = [other for other in self.all() if other.kind in ("coordinator", "etcd") and other.overlaps(trouble.began, ended)]
-                late = [(other.ended or time.monotonic()) + seconds for other in others]
-                found.append((trouble.began, max([ended, *late])))
+                for other in leading:
+                    if other.overlaps(trouble.began, ended):
+                        ended = max(ended, (other.ended or time.monotonic()) + seconds)
+                found.append((trouble.began, ended))
         return found
 
     def out_of_the_blue(self, errors, seconds):

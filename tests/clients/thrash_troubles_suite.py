@@ -67,6 +67,8 @@ def kept_from_taking_over():
         equal(windows(("gateway", 10, 14), (kind, 17, 20)), [(10, 16)])
         equal(windows(("gateway", 10, 14), (kind, 5, 9)), [(10, 16)])
     equal(windows(("gateway", 10, 14), ("node", 12, 20)), [(10, 16)])
+    equal(windows(("gateway", 10, 14), ("coordinator", 17, 20), ("etcd", 5, 15.5)), [(10, 22)])
+    equal(windows(("gateway", 10, 14), ("coordinator", 18, 20), ("etcd", 5, 15.5)), [(10, 17.5)])
 
 
 @case

@@ -23,6 +23,7 @@ use crate::drain::DrainCommand;
 use crate::lines;
 use crate::policy::PolicyCommand;
 use crate::remove::RemoveCommand;
+use crate::wait::WaitCommand;
 use crate::watch;
 
 const EXAMPLES: &str = "\
@@ -75,6 +76,9 @@ pub enum Verb {
     /// Show the cluster
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusCommand),
+    /// Wait until everything is served and nothing is missing
+    #[command(after_help = crate::wait::EXAMPLES)]
+    Wait(WaitCommand),
     /// Make nodes faulty on purpose, in a cluster that was started with --allow-chaos
     #[command(after_help = crate::chaos::EXAMPLES)]
     Chaos(ChaosCommand),
@@ -326,6 +330,7 @@ mod tests {
             "shorttail status --watch",
             "shorttail status --watch 5s --json",
             "shorttail completions zsh",
+            "shorttail wait --within 2m --admin 127.0.0.1:8080",
             "shorttail up --gateways 3",
             "shorttail drain gateway 2 --admin 127.0.0.1:8080",
             "shorttail config check f",

@@ -74,7 +74,7 @@ pub enum DrainedMember {
     },
 }
 
-fn parse_patience(text: &str) -> Result<u64, String> {
+pub fn parse_patience(text: &str) -> Result<u64, String> {
     parse_seconds(text).and_then(|seconds| match seconds {
         ..=YEAR_S => Ok(seconds),
         _ => Err(format!("{text} is more than a year")),

@@ -24,6 +24,7 @@ mod resources;
 mod roles;
 mod status;
 mod up;
+mod wait;
 mod watch;
 
 use std::ffi::OsString;
@@ -61,6 +62,7 @@ fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
         Verb::Gateway(command) => roles::gateway(command, log),
         Verb::Coordinator(command) => roles::coordinator(command, log),
         Verb::Status(command) => status::run(&command),
+        Verb::Wait(command) => wait::run(&command),
         Verb::Chaos(command) => chaos::run(command),
         Verb::Policy(command) => policy::run(command),
         Verb::Drain(command) => drain::run(&command),

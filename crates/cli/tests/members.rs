@@ -223,3 +223,20 @@ fn what_becomes_of_a_dead_node_is_told() {
     let left = "; 1 of 8 nodes is dead and not rebuilt yet (1 more is rebuilt), 2 at once are tolerated";
     assert!(text.ends_with(left), "{text}");
 }
+
+#[test]
+fn who_waits_until_all_is_there_hears_what_is_missing() {
+    let cluster = start(7);
+    fill(&cluster.memcached);
+    assert_eq!(cluster.succeed("wait"), "all is there\n");
+    kill(pid(node(&cluster.status(), 4).expect("a member")), Signal::SIGKILL);
+    let dead = "node 4 is dead";
+    cluster.await_status("missed", |status| node(status, 4).is_some_and(|node| node["state"] == "dead"));
+    let said = cluster.refused("wait --within 0");
+    assert!(said.contains(dead), "{said}");
+    // Another one takes its place, empty; what it had is rebuilt.
+    let _returned = Process(cluster.node_beside(4).spawn().expect("the program runs"));
+    assert_eq!(cluster.succeed("wait --within 4m"), "all is there\n");
+    let status = cluster.status();
+    assert!(status["repair"]["chunks_rebuilt_total"].as_u64() > Some(0), "{status:#}");
+}

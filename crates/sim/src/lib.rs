@@ -4,7 +4,8 @@
 //! the same. [`history`] holds what clients saw, and [`checker`] judges it against [`model`]. [`scenario`] has the
 //! words of scripted runs. [`detect`] experiments with the request monitor alone.
 //!
-//! Must not know: sockets, the operating system's randomness; but for [`cli`] and [`progress`] no clocks and threads.
+//! Must not know: sockets, the operating system's randomness. Clocks and threads are for [`cli`] and [`progress`]
+//! alone.
 
 pub mod checker;
 pub mod cli;

@@ -228,8 +228,10 @@ impl Repair {
         self.stripes_beyond.keys().copied()
     }
 
+    /// Of many stripes the count of what is away takes a while: what it found so far counts.
     pub fn missing_count(&self) -> u64 {
-        self.lost_count + self.away_count + u64::from(!self.losing.is_empty())
+        let found = self.counting.as_ref().map_or(0, |count| count.chunks);
+        self.lost_count + self.away_count.max(found) + u64::from(!self.losing.is_empty())
     }
 
     /// Lost chunks that are being rebuilt, or wait for their turn.

@@ -124,3 +124,18 @@ fn what_found_no_node_is_not_told_of_once_another_node_is_in_use() {
     assert_eq!(repair.due_stuck(7, 1), [stripe]);
     repair.check_invariants();
 }
+
+/// Who waits until nothing is missing is not to go on in between.
+#[test]
+fn what_a_count_found_so_far_is_missing() {
+    let mut repair = Repair::default();
+    let found = |chunks| Some(AwayCount { chunks, ..AwayCount::default() });
+    repair.counting = found(0);
+    assert_eq!(repair.missing_count(), 0);
+    repair.counting = found(3);
+    assert_eq!(repair.missing_count(), 3);
+    (repair.away_count, repair.counting) = (5, found(3));
+    assert_eq!(repair.missing_count(), 5, "until it is known that these are back");
+    (repair.away_count, repair.counting) = (4, None);
+    assert_eq!(repair.missing_count(), 4);
+}
