@@ -185,18 +185,22 @@ fn ranges(numbers: &[u16]) -> String {
     ranges.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
+/// None: no chunk is, as far as is known.
+pub fn chunks_missing(repair: &RepairStatus) -> Option<String> {
+    match (repair.chunks_missing, repair.lacking_of_stripe_max) {
+        (0, 0) => None,
+        // Owners have not counted it, or reach a node that the coordinator does not.
+        (0, count) => Some(format!("stripes may lack {}, which no gateway counts yet", counted(count.into(), "chunk"))),
+        (1, _) => Some("1 chunk is missing".to_owned()),
+        (count, _) => Some(format!("{count} chunks are missing")),
+    }
+}
+
 /// What is lost, how far repair is, and what it waits for.
 fn repair_line(repair: &RepairStatus, is_known: bool) -> String {
-    let RepairStatus { chunks_missing, stripes_stranded, lacking_of_stripe_max, .. } = *repair;
-    let mut line = match chunks_missing {
-        _ if !is_known => "what is missing is not known".to_owned(),
-        // Owners have not counted it, or reach a node that the coordinator does not.
-        0 if lacking_of_stripe_max > 0 => {
-            format!("stripes may lack {}, which no gateway counts yet", counted(lacking_of_stripe_max.into(), "chunk"))
-        }
-        0 => "no chunk is missing".to_owned(),
-        1 => "1 chunk is missing".to_owned(),
-        _ => format!("{chunks_missing} chunks are missing"),
+    let mut line = match is_known {
+        true => chunks_missing(repair).unwrap_or_else(|| "no chunk is missing".to_owned()),
+        false => "what is missing is not known".to_owned(),
     };
     if repair.chunks_rebuilt_total > 0 {
         line += &format!(", {} rebuilt ({})", repair.chunks_rebuilt_total, rounded(repair.bytes_rebuilt_total));
@@ -204,6 +208,7 @@ fn repair_line(repair: &RepairStatus, is_known: bool) -> String {
     if let Some(seconds) = repair.seconds_left {
         line += &format!(", {}/s, {seconds} s left", rounded(repair.bytes_per_s));
     }
+    let stripes_stranded = repair.stripes_stranded;
     if stripes_stranded > 0 {
         line += &format!(
             "; {} for a node that has room and holds nothing of them yet",

@@ -13,7 +13,7 @@ use crate::drain::parse_patience;
 use crate::exit::Failure;
 use crate::lines;
 use crate::output::print;
-use crate::status::counted;
+use crate::status::chunks_missing;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -75,12 +75,7 @@ fn missing(status: &ClusterStatus) -> Vec<String> {
         0 => {}
         count => missing.push(format!("{count} of {} partitions are not served", status.partitions)),
     }
-    match (status.repair.chunks_missing, status.repair.lacking_of_stripe_max) {
-        (0, 0) => {}
-        (0, count) => missing.push(format!("stripes may lack {}", counted(count.into(), "chunk"))),
-        (1, _) => missing.push("1 chunk is missing".to_owned()),
-        (count, _) => missing.push(format!("{count} chunks are missing")),
-    }
+    missing.extend(chunks_missing(&status.repair));
     if status.partitions_lossy > 0 {
         missing.push(format!("acknowledged writes may be gone from {} partitions", status.partitions_lossy));
     }
@@ -129,7 +124,7 @@ mod tests {
         };
         assert_eq!(lost(1, 1), ["1 chunk is missing"]);
         assert_eq!(lost(70, 2), ["70 chunks are missing"]);
-        assert_eq!(lost(0, 2), ["stripes may lack 2 chunks"]);
+        assert_eq!(lost(0, 2), ["stripes may lack 2 chunks, which no gateway counts yet"]);
         assert_eq!(missing_after(|status| status.nodes[1].rebuilt = false), ["node 1 is retired"]);
         assert_eq!(missing_after(|status| status.nodes[0].state = NodeState::Suspect), ["node 0 is suspect"]);
         assert_eq!(missing_after(|status| status.gateways[0].serving = false), ["gateway 0 does not serve"]);

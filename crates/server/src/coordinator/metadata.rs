@@ -29,8 +29,9 @@ pub use shorttail_coordinator::candidate::{Campaign, Lease, State};
 use crate::clock::Clock;
 use crate::config::MetadataPlace;
 
-/// A coordinator that was killed a moment ago has so long to end.
+/// A coordinator that was killed a moment ago has so long to end, and is looked for so often.
 const FREED_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Is called, on any thread, when somebody else may have begun or ceased to lead.
 pub type Changed = Box<dyn Fn() + Send>;
@@ -90,7 +91,9 @@ pub enum Trouble {
 pub fn open(place: &MetadataPlace, name: &str, clock: Clock) -> anyhow::Result<Box<dyn Metadata>> {
     Ok(match place {
         MetadataPlace::Nowhere => Box::new(volatile::Volatile),
-        MetadataPlace::File(dir) => Box::new(file::Directory::open_within(dir, FREED_WITHIN)?),
+        MetadataPlace::File(dir) => {
+            Box::new(file::Directory::open_within(dir, FREED_WITHIN, || std::thread::sleep(LOOK_EVERY))?)
+        }
         MetadataPlace::Etcd(config) => Box::new(etcd::Etcd::new(config, name, clock)?),
     })
 }

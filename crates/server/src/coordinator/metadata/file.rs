@@ -41,9 +41,6 @@ const FILE_BYTES_MAX: u64 = 32 << 20;
 /// What stands between the state and its checksum.
 const SUM_MARK: &str = "\ncrc32c ";
 
-/// Between two looks at a directory that somebody holds.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-
 /// Somebody else holds the directory.
 #[derive(Debug, thiserror::Error)]
 #[error("another coordinator uses {}", .0.display())]
@@ -58,12 +55,13 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// As [`Directory::open`], but a process that holds it and is killed has so long to end.
-    pub fn open_within(path: &Path, within: Duration) -> anyhow::Result<Self> {
+    /// As [`Directory::open`], but a process that holds it and is killed has so long to end. Between two attempts this
+    /// one `rests`.
+    pub fn open_within(path: &Path, within: Duration, mut rests: impl FnMut()) -> anyhow::Result<Self> {
         let until = Instant::now() + within;
         loop {
             match Self::open(path) {
-                Err(error) if error.is::<Held>() && Instant::now() < until => std::thread::sleep(LOOK_EVERY),
+                Err(error) if error.is::<Held>() && Instant::now() < until => rests(),
                 opened => return opened,
             }
         }

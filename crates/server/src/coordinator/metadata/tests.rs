@@ -221,14 +221,10 @@ fn two_coordinators_do_not_share_a_directory() {
 #[test]
 fn a_directory_whose_coordinator_is_ending_is_waited_for() {
     let dir = tempfile::tempdir().expect("a directory");
-    let first = Directory::open(dir.path()).expect("free");
-    assert!(Directory::open_within(dir.path(), Duration::from_millis(30)).is_err(), "it does not end");
-    let opened = std::thread::scope(|scope| {
-        let waits = scope.spawn(|| Directory::open_within(dir.path(), PATIENCE));
-        drop(first);
-        waits.join().expect("no panic")
-    });
-    opened.expect("free");
+    let mut first = Some(Directory::open(dir.path()).expect("free"));
+    assert!(Directory::open_within(dir.path(), Duration::ZERO, || ()).is_err(), "it does not end");
+    Directory::open_within(dir.path(), PATIENCE, || drop(first.take())).expect("free");
+    assert!(first.is_none(), "it was waited for");
 }
 
 /// The old state stays, and what is to be saved is saved once that can be.
