@@ -138,27 +138,10 @@ impl CoordinatorOptions {
     /// These, and where they say nothing, those.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
-        merge!(
-            self,
-            those,
-            CoordinatorOptions {
-                listen,
-                admin,
-                dir,
-                metadata,
-                metadata_prefix,
-                metadata_auth_file,
-                metadata_tls,
-                metadata_poll,
-                code,
-                partitions,
-                nodes,
-                gateways,
-                gateway_threads,
-                retire_after,
-                allow_chaos
-            }
-        )
+        merge! { self, those, CoordinatorOptions {
+            listen, admin, dir, metadata, metadata_prefix, metadata_auth_file, metadata_tls, metadata_poll, code,
+            partitions, nodes, gateways, gateway_threads, retire_after, allow_chaos
+        }}
     }
 
     /// # Errors

@@ -286,47 +286,13 @@ impl GatewayOptions {
     /// These, and where they say nothing, those.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
-        merge!(
-            self,
-            those,
-            GatewayOptions {
-                memcached,
-                redis,
-                unix_socket,
-                unix_socket_mode,
-                admin,
-                forward,
-                forward_advertise,
-                redis_advertise,
-                coordinator,
-                cluster_id,
-                epoch,
-                nodes,
-                code,
-                partitions,
-                redis_cluster,
-                when_full,
-                value_bytes_max,
-                block_bytes,
-                key_bytes_max,
-                connections_max,
-                idle_timeout,
-                threads,
-                request_deadline_ms,
-                auth_file,
-                placement,
-                policy,
-                read_sidestep,
-                write_sidestep,
-                small_write,
-                update,
-                hedge,
-                hedge_budget,
-                detector,
-                slice,
-                fail_slow_above
-            }
-        )
+        merge! { self, those, GatewayOptions {
+            memcached, redis, unix_socket, unix_socket_mode, admin, forward, forward_advertise, redis_advertise,
+            coordinator, cluster_id, epoch, nodes, code, partitions, redis_cluster, when_full, value_bytes_max,
+            block_bytes, key_bytes_max, connections_max, idle_timeout, threads, request_deadline_ms, auth_file,
+            placement, policy, read_sidestep, write_sidestep, small_write, update, hedge, hedge_budget, detector, slice,
+            fail_slow_above
+        }}
     }
 
     /// # Errors

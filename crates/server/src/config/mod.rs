@@ -56,7 +56,8 @@ pub fn warn_of_fixed(flags: &[&str]) {
     flags.iter().for_each(|flag| tracing::warn!(flag, "changes only at the next start"));
 }
 
-/// Takes each field from the first that says something.
+/// Takes each field from the first that says something. Called with braces: then rustfmt leaves the names beside each
+/// other.
 macro_rules! merge {
     ($these:expr, $those:expr, $type:ident { $($field:ident),* $(,)? }) => {{
         let (these, those) = ($these, $those);

@@ -150,24 +150,10 @@ impl NodeOptions {
     /// These, and where they say nothing, those.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
-        merge!(
-            self,
-            those,
-            NodeOptions {
-                listen,
-                advertise,
-                coordinator,
-                id,
-                cluster_id,
-                memory,
-                memory_file,
-                threads,
-                repair_bandwidth,
-                scrub_bandwidth,
-                domain,
-                allow_chaos
-            }
-        )
+        merge! { self, those, NodeOptions {
+            listen, advertise, coordinator, id, cluster_id, memory, memory_file, threads, repair_bandwidth,
+            scrub_bandwidth, domain, allow_chaos
+        }}
     }
 
     /// # Errors

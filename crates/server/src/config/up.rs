@@ -310,54 +310,13 @@ impl UpOptions {
     /// These, and where they say nothing, those.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
-        merge!(
-            self,
-            those,
-            UpOptions {
-                nodes,
-                gateways,
-                code,
-                node_memory,
-                memory_file,
-                memcached,
-                redis,
-                admin,
-                dir,
-                metadata,
-                metadata_prefix,
-                metadata_auth_file,
-                metadata_tls,
-                metadata_poll,
-                partitions,
-                redis_cluster,
-                when_full,
-                value_bytes_max,
-                block_bytes,
-                connections_max,
-                idle_timeout,
-                auth_file,
-                node_threads,
-                gateway_threads,
-                transport,
-                restart_nodes,
-                retire_after,
-                repair_bandwidth,
-                scrub_bandwidth,
-                placement,
-                domains,
-                policy,
-                read_sidestep,
-                write_sidestep,
-                small_write,
-                update,
-                hedge,
-                hedge_budget,
-                detector,
-                slice,
-                fail_slow_above,
-                allow_chaos
-            }
-        )
+        merge! { self, those, UpOptions {
+            nodes, gateways, code, node_memory, memory_file, memcached, redis, admin, dir, metadata, metadata_prefix,
+            metadata_auth_file, metadata_tls, metadata_poll, partitions, redis_cluster, when_full, value_bytes_max,
+            block_bytes, connections_max, idle_timeout, auth_file, node_threads, gateway_threads, transport,
+            restart_nodes, retire_after, repair_bandwidth, scrub_bandwidth, placement, domains, policy, read_sidestep,
+            write_sidestep, small_write, update, hedge, hedge_budget, detector, slice, fail_slow_above, allow_chaos
+        }}
     }
 
     /// # Errors
