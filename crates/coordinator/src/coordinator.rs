@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::{
-    FromCoordinator, GatewayEntry, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, Order, ToCoordinator,
-    View,
+    FromCoordinator, GatewayEntry, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, ToCoordinator, View,
 };
 
 use crate::durable::Durable;
@@ -18,7 +17,7 @@ use crate::lifecycle::Event;
 use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX, STANDINGS_MAX, TELL_WITHIN_MS};
 use crate::looks::Looks;
 use crate::members::{GatewayMember, NodeMember, Presence};
-use crate::orders::Pending;
+use crate::orders::{Pending, Wanted};
 use crate::tenures::Tenures;
 
 /// Names a connection; never used twice by a driver.
@@ -54,7 +53,7 @@ pub enum Input {
     Order {
         ticket: u64,
         member: u16,
-        order: Order,
+        wanted: Wanted,
     },
     /// The deadline has come.
     Deadline,
@@ -188,7 +187,7 @@ impl Coordinator {
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),
             Input::Closed { connection } => self.handle_closed(now, connection),
-            Input::Order { ticket, member, order } => self.handle_order(now, ticket, member, order),
+            Input::Order { ticket, member, wanted } => self.handle_order(now, ticket, member, wanted),
             Input::Deadline => {}
         }
         // One that made no sense ended its connection.

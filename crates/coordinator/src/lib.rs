@@ -43,5 +43,6 @@ mod tests;
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};
 pub use numbers::Numbers;
+pub use orders::Wanted;
 pub use problems::Problem;
 pub use seat::Seat;

@@ -16,6 +16,21 @@ use shorttail_wire::control::{FromCoordinator, Order, PolicyOrder};
 use crate::coordinator::{ConnectionId, Coordinator, Output};
 use crate::limits::{ORDER_WITHIN_MS, ORDERS_MAX};
 
+/// What an operator orders.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Wanted {
+    /// A member is to do something: it is sent this.
+    Member(Order),
+    /// A gateway is to hand over all that it owns, or not any more.
+    DrainGateway { cancel: bool },
+    /// A node is to be emptied, or not any more.
+    DrainNode { cancel: bool },
+    /// A node is taken out of the cluster; `lost`: whatever it holds.
+    RemoveNode { lost: bool },
+    /// Losses that are remembered need not be told any more; of no member.
+    AcknowledgeLosses,
+}
+
 /// An order that its member has not answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
@@ -34,30 +49,27 @@ fn late_words() -> String {
 }
 
 impl Coordinator {
-    pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, member: u16, order: Order) {
-        let outcome = match order {
-            Order::DrainGateway { cancel: false } => Some(self.drain_gateway(member)),
-            Order::DrainGateway { cancel: true } => Some(self.use_gateway_again(member)),
-            Order::DrainNode { cancel } => Some(self.drain_node(member, cancel)),
-            Order::RemoveNode { lost } => Some(self.remove_node(now, member, lost)),
-            Order::AcknowledgeLosses => Some(self.acknowledge_losses()),
-            Order::Chaos(_) | Order::Policy(_) => None,
+    pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, member: u16, wanted: Wanted) {
+        let outcome = match wanted {
+            Wanted::Member(order) => match self.admit_order(member, &order) {
+                Ok(connection) => return self.pass_on(now, ticket, connection, order),
+                Err(problem) => Err(problem),
+            },
+            Wanted::DrainGateway { cancel } => self.drain_gateway(member, cancel),
+            Wanted::DrainNode { cancel } => self.drain_node(member, cancel),
+            Wanted::RemoveNode { lost } => self.remove_node(now, member, lost),
+            Wanted::AcknowledgeLosses => self.acknowledge_losses(),
         };
-        if let Some(outcome) = outcome {
-            return self.answer(ticket, outcome);
-        }
-        match self.admit_order(member, &order) {
-            Err(problem) => self.answer(ticket, Err(problem)),
-            Ok(connection) => {
-                let number = self.order_number_next;
-                self.order_number_next += 1;
-                let deadline_us = now.mono_us.saturating_add(ORDER_WITHIN_MS * 1000);
-                let is_kill = order == Order::Chaos(shorttail_chaos::Order::Kill);
-                let pending = Pending { ticket, connection, deadline_us, is_kill };
-                self.orders.insert(number, pending);
-                self.send(connection, FromCoordinator::Order { number, order: Box::new(order) });
-            }
-        }
+        self.answer(ticket, outcome);
+    }
+
+    fn pass_on(&mut self, now: Now, ticket: u64, connection: ConnectionId, order: Order) {
+        let number = self.order_number_next;
+        self.order_number_next += 1;
+        let deadline_us = now.mono_us.saturating_add(ORDER_WITHIN_MS * 1000);
+        let is_kill = order == Order::Chaos(shorttail_chaos::Order::Kill);
+        self.orders.insert(number, Pending { ticket, connection, deadline_us, is_kill });
+        self.send(connection, FromCoordinator::Order { number, order: Box::new(order) });
     }
 
     /// The connection of the member that is to obey.
@@ -65,12 +77,6 @@ impl Coordinator {
         let connection = match order {
             Order::Chaos(order) => self.admit_chaos(member, order)?,
             Order::Policy(order) => self.admit_policy(member, order)?,
-            Order::DrainGateway { .. }
-            | Order::DrainNode { .. }
-            | Order::RemoveNode { .. }
-            | Order::AcknowledgeLosses => {
-                return Err("this is the coordinator's to do".into());
-            }
         };
         if self.orders.len() >= ORDERS_MAX {
             return Err(format!("{ORDERS_MAX} orders are under way already"));

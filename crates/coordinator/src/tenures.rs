@@ -121,11 +121,14 @@ impl Coordinator {
         }
     }
 
-    /// The operator wants a gateway to own nothing any more.
+    /// The operator wants a gateway to own nothing any more, or thought better of that.
     ///
     /// # Errors
     /// Why that cannot be.
-    pub(crate) fn drain_gateway(&mut self, id: u16) -> Result<String, String> {
+    pub(crate) fn drain_gateway(&mut self, id: u16, cancel: bool) -> Result<String, String> {
+        if cancel {
+            return self.use_gateway_again(id);
+        }
         if !self.alive_gateways().any(|known| known == id) {
             return Err(format!("there is no gateway {id}"));
         }
@@ -146,11 +149,8 @@ impl Coordinator {
         Ok(format!("gateway {id} hands over {count} partition(s)"))
     }
 
-    /// The operator thought better of that. What it has handed over it gets back as any gateway gets its share.
-    ///
-    /// # Errors
-    /// That it was not to be drained.
-    pub(crate) fn use_gateway_again(&mut self, id: u16) -> Result<String, String> {
+    /// What it has handed over it gets back as any gateway gets its share.
+    fn use_gateway_again(&mut self, id: u16) -> Result<String, String> {
         if !self.durable.draining.remove(&id) {
             return Err(format!("gateway {id} is not being drained"));
         }

@@ -568,12 +568,13 @@ fn with_nodes() -> (Scene, ConnectionId, ConnectionId) {
 
 impl Scene {
     fn order(&mut self, ticket: u64, member: u16, order: Order) {
-        self.handle(Input::Order { ticket, member, order: control::Order::Chaos(order) });
+        let wanted = Wanted::Member(control::Order::Chaos(order));
+        self.handle(Input::Order { ticket, member, wanted });
     }
 
     fn order_policy(&mut self, ticket: u64, member: u16, partition: Option<u16>, change: Change) {
         let order = control::Order::Policy(PolicyOrder { partition, change });
-        self.handle(Input::Order { ticket, member, order });
+        self.handle(Input::Order { ticket, member, wanted: Wanted::Member(order) });
     }
 
     /// The order that a member was sent last.

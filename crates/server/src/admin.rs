@@ -21,8 +21,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
+use shorttail_coordinator::Wanted;
 use shorttail_policy::Change;
-use shorttail_wire::control::{ClusterStatus, Order, PolicyOrder};
+use shorttail_wire::control::{Order, PolicyOrder};
 
 use crate::coordinator::Desk;
 use crate::gateway::Window;
@@ -223,54 +224,60 @@ pub struct OrderOutcome {
 
 /// The body must be declared as JSON, which no page of another site may send.
 async fn chaos(State(desk): State<Desk>, Json(request): Json<ChaosRequest>) -> Response {
-    let nodes = |status: &ClusterStatus| -> Vec<u16> {
-        status.nodes.iter().filter(|node| node.state.is_alive()).map(|node| node.id).collect()
+    let alive = |desk: &Desk| {
+        let alive = desk.status()?.nodes.into_iter().filter(|node| node.state.is_alive());
+        Some(alive.map(|node| node.id).collect())
     };
-    order(desk, request.nodes, nodes, Order::Chaos(request.order)).await
+    let nodes = move |desk: &Desk| request.nodes.or_else(|| alive(desk));
+    order(desk, nodes, Wanted::Member(Order::Chaos(request.order))).await
 }
 
 /// As with [`chaos`], it must be JSON.
 async fn policy(State(desk): State<Desk>, Json(request): Json<PolicyRequest>) -> Response {
-    let gateways = |status: &ClusterStatus| -> Vec<u16> {
-        status.gateways.iter().filter(|gateway| gateway.state.is_alive()).map(|gateway| gateway.id).collect()
+    let gateways = |desk: &Desk| {
+        let alive = desk.status()?.gateways.into_iter().filter(|gateway| gateway.state.is_alive());
+        Some(alive.map(|gateway| gateway.id).collect())
     };
     let PolicyRequest { partition, change } = request;
-    order(desk, None, gateways, Order::Policy(PolicyOrder { partition, change })).await
+    order(desk, gateways, Wanted::Member(Order::Policy(PolicyOrder { partition, change }))).await
 }
 
 /// As with [`chaos`], it must be JSON.
 async fn drain(State(desk): State<Desk>, Json(request): Json<DrainRequest>) -> Response {
     let (member, wanted) = match request {
-        DrainRequest::Gateway(gateway) => (gateway, Order::DrainGateway { cancel: false }),
-        DrainRequest::CancelGateway(gateway) => (gateway, Order::DrainGateway { cancel: true }),
-        DrainRequest::Node(node) => (node, Order::DrainNode { cancel: false }),
-        DrainRequest::CancelNode(node) => (node, Order::DrainNode { cancel: true }),
+        DrainRequest::Gateway(gateway) => (gateway, Wanted::DrainGateway { cancel: false }),
+        DrainRequest::CancelGateway(gateway) => (gateway, Wanted::DrainGateway { cancel: true }),
+        DrainRequest::Node(node) => (node, Wanted::DrainNode { cancel: false }),
+        DrainRequest::CancelNode(node) => (node, Wanted::DrainNode { cancel: true }),
     };
-    order(desk, Some(vec![member]), |_| Vec::new(), wanted).await
+    order_one(desk, member, wanted).await
 }
 
 /// As with [`chaos`], it must be JSON.
 async fn remove(State(desk): State<Desk>, Json(request): Json<RemoveRequest>) -> Response {
-    order(desk, Some(vec![request.node]), |_| Vec::new(), Order::RemoveNode { lost: request.lost }).await
+    order_one(desk, request.node, Wanted::RemoveNode { lost: request.lost }).await
 }
 
 /// As with [`chaos`], it must be JSON.
 async fn acknowledge(State(desk): State<Desk>, Json(request): Json<AcknowledgeRequest>) -> Response {
     let AcknowledgeRequest::Losses = request;
-    // No member is asked; an order goes to one.
-    order(desk, Some(vec![0]), |_| Vec::new(), Order::AcknowledgeLosses).await
+    // No member is asked; an order is answered with the number of one.
+    order_one(desk, 0, Wanted::AcknowledgeLosses).await
 }
 
-/// Orders these members, or those that the status names, to do something.
+async fn order_one(desk: Desk, member: u16, wanted: Wanted) -> Response {
+    order(desk, move |_| Some(vec![member]), wanted).await
+}
+
+/// Has something done to these members, or by them; `None`: the coordinator does not answer.
 async fn order(
     desk: Desk,
-    members: Option<Vec<u16>>,
-    usual: impl FnOnce(&ClusterStatus) -> Vec<u16> + Send + 'static,
-    order: Order,
+    members: impl FnOnce(&Desk) -> Option<Vec<u16>> + Send + 'static,
+    wanted: Wanted,
 ) -> Response {
     let outcomes = beside(move || {
-        let members = members.or_else(|| Some(usual(&desk.status()?)))?;
-        let outcomes = desk.order(members.clone(), order).into_iter().zip(members);
+        let members = members(&desk)?;
+        let outcomes = desk.order(members.clone(), wanted).into_iter().zip(members);
         let outcomes = outcomes.map(|(outcome, member)| {
             let is_done = outcome.is_ok();
             OrderOutcome { member, is_done, text: outcome.unwrap_or_else(|problem| problem) }

@@ -472,7 +472,7 @@ impl Server {
                     let reports = self.seat.machine().map(Coordinator::gateway_reports);
                     drop(answer.try_send(reports.unwrap_or_default()));
                 }
-                Ok(Question::Order { members, order, done }) => {
+                Ok(Question::Order { members, wanted, done }) => {
                     for (place, member) in members.into_iter().enumerate() {
                         if let Some(why) = self.why_no_orders() {
                             let _ = done.try_send((place, Err(why)));
@@ -481,7 +481,7 @@ impl Server {
                         let ticket = self.ticket_next;
                         self.ticket_next += 1;
                         self.ordered.insert(ticket, (done.clone(), place));
-                        self.handle(Input::Order { ticket, member, order: order.clone() });
+                        self.handle(Input::Order { ticket, member, wanted: wanted.clone() });
                     }
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,

@@ -34,7 +34,7 @@ fn domains_that_must_hold_too_much_are_a_problem() {
 fn a_domain_of_nodes_that_drain_does_not_count() {
     let (mut scene, _) = labelled("aabbccc");
     assert_eq!(problem_with(&scene, "domain"), None);
-    scene.handle(Input::Order { ticket: 1, member: 0, order: control::Order::DrainNode { cancel: false } });
+    scene.handle(Input::Order { ticket: 1, member: 0, wanted: Wanted::DrainNode { cancel: false } });
     assert!(problem_with(&scene, "3 chunks of each stripe").is_some());
 }
 

@@ -1,7 +1,6 @@
 //! Scenarios: nodes are emptied, taken out, and come back.
 
 use shorttail_units::Epoch;
-use shorttail_wire::control::Order;
 
 use super::*;
 
@@ -81,9 +80,9 @@ impl Cluster {
         tenure.voters.iter().map(Vec::len).collect()
     }
 
-    fn order(&mut self, id: u16, order: Order) -> Result<String, String> {
+    fn order(&mut self, id: u16, wanted: Wanted) -> Result<String, String> {
         self.scene.outputs.clear();
-        self.scene.handle(Input::Order { ticket: 1, member: id, order });
+        self.scene.handle(Input::Order { ticket: 1, member: id, wanted });
         let answer = self.scene.outputs.iter().find_map(|output| match output {
             Output::Answer { outcome, .. } => Some(outcome.clone()),
             _ => None,
@@ -92,11 +91,11 @@ impl Cluster {
     }
 
     fn drain(&mut self, id: u16) -> Result<String, String> {
-        self.order(id, Order::DrainNode { cancel: false })
+        self.order(id, Wanted::DrainNode { cancel: false })
     }
 
     fn remove(&mut self, id: u16, lost: bool) -> Result<String, String> {
-        self.order(id, Order::RemoveNode { lost })
+        self.order(id, Wanted::RemoveNode { lost })
     }
 
     fn die(&mut self, id: u16) {
@@ -148,7 +147,7 @@ fn a_drain_outlives_the_coordinator_and_the_node_until_it_is_cancelled() {
     scene.node(node(1, Some(3))).1.expect("let in");
     assert!(scene.persisted.nodes[&3].draining);
     cluster = Cluster { scene, ..cluster };
-    let cancel = Order::DrainNode { cancel: true };
+    let cancel = Wanted::DrainNode { cancel: true };
     cluster.order(3, cancel.clone()).expect("it drains");
     assert!(!cluster.entry(3).draining && !cluster.scene.persisted.nodes[&3].draining);
     assert!(cluster.order(3, cancel).expect_err("it does not").contains("not being drained"));
@@ -304,14 +303,14 @@ fn what_was_told_of_an_earlier_drain_does_not_count() {
     cluster.reports(3, 0, 0);
     cluster.counts(&[(3, 0)], 0);
     assert!(cluster.drain_status(3).expect("it drains").drained);
-    cluster.order(3, Order::DrainNode { cancel: true }).expect("it drains");
+    cluster.order(3, Wanted::DrainNode { cancel: true }).expect("it drains");
     cluster.drain(3).expect("enough others");
     assert!(!cluster.drain_status(3).expect("it drains").drained, "it was used meanwhile");
     cluster.counts(&[(3, 0)], 0);
     assert!(!cluster.drain_status(3).expect("it drains").drained, "it has not said so itself");
     cluster.reports(3, 0, 0);
     assert!(cluster.drain_status(3).expect("it drains").drained);
-    cluster.order(3, Order::DrainNode { cancel: true }).expect("it drains");
+    cluster.order(3, Wanted::DrainNode { cancel: true }).expect("it drains");
     cluster.drain(3).expect("enough others");
     cluster.reports(3, 0, 0);
     assert!(!cluster.drain_status(3).expect("it drains").drained, "the owner has not said so");
@@ -338,7 +337,7 @@ fn who_is_drained_has_a_voice_again_when_it_is_used_or_too_few_others_are_left()
     let drained = [(0, 0), (1, 0)];
     (0..2).for_each(|_| cluster.counts(&drained, 0));
     assert_eq!(cluster.voter_counts(), [6]);
-    cluster.order(1, Order::DrainNode { cancel: true }).expect("it drains");
+    cluster.order(1, Wanted::DrainNode { cancel: true }).expect("it drains");
     cluster.counts(&drained, 0);
     assert_eq!(cluster.voter_counts(), [7], "whatever the owner told of the drain");
     for id in 1..6 {

@@ -255,8 +255,8 @@ impl Stage {
 
     /// As ticket 5.
     pub fn drain(&mut self, id: u16) {
-        let order = control::Order::DrainGateway { cancel: false };
-        self.scene.handle(Input::Order { ticket: 5, member: id, order });
+        let wanted = Wanted::DrainGateway { cancel: false };
+        self.scene.handle(Input::Order { ticket: 5, member: id, wanted });
     }
 
     pub fn lets_go(&self, id: u16) -> Vec<u32> {
@@ -370,11 +370,7 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     }
     assert_eq!(stage.loads(), [(ids[2], 12)].into());
     assert!(stage.scene.coordinator.status().gateways.iter().any(|gateway| gateway.draining));
-    stage.scene.handle(Input::Order {
-        ticket: 6,
-        member: ids[2],
-        order: control::Order::DrainGateway { cancel: false },
-    });
+    stage.scene.handle(Input::Order { ticket: 6, member: ids[2], wanted: Wanted::DrainGateway { cancel: false } });
     let why = format!("gateway {} is the only one that may own partitions", ids[2]);
     assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 6, outcome: Err(why) }));
     stage.die(ids[2]);
@@ -405,8 +401,8 @@ fn told_to_drain(stage: &Stage) -> Vec<u16> {
 #[test]
 fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back() {
     let cancel = |stage: &mut Stage, id| {
-        let order = control::Order::DrainGateway { cancel: true };
-        stage.scene.handle(Input::Order { ticket: 6, member: id, order });
+        let wanted = Wanted::DrainGateway { cancel: true };
+        stage.scene.handle(Input::Order { ticket: 6, member: id, wanted });
         let mut answers = stage.scene.outputs.iter().filter_map(|output| match output {
             Output::Answer { ticket: 6, outcome } => Some(outcome.clone()),
             _ => None,
@@ -444,7 +440,7 @@ fn a_cancelled_drain_leaves_the_plan_of_another_gateway_as_it_is() {
     let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
     stage.serve();
     let order = |stage: &mut Stage, ticket, member, cancel| {
-        stage.scene.handle(Input::Order { ticket, member, order: control::Order::DrainGateway { cancel } });
+        stage.scene.handle(Input::Order { ticket, member, wanted: Wanted::DrainGateway { cancel } });
     };
     order(&mut stage, 5, ids[0], false);
     let planned = ids.iter().map(|&id| stage.to_come(id)).collect::<Vec<_>>();

@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use mio::Waker;
+use shorttail_coordinator::Wanted;
 use shorttail_coordinator::limits::ORDER_WITHIN_MS;
-use shorttail_wire::control::{ClusterStatus, GatewayStatus, Order};
+use shorttail_wire::control::{ClusterStatus, GatewayStatus};
 
 /// Questions that may wait for the loop.
 const QUESTION_COUNT_MAX: usize = 64;
@@ -19,7 +20,7 @@ pub enum Question {
     /// That members do something; answered once for each, with its place among them.
     Order {
         members: Vec<u16>,
-        order: Order,
+        wanted: Wanted,
         done: SyncSender<(usize, Outcome)>,
     },
 }
@@ -54,11 +55,11 @@ impl Desk {
         self.ask(Question::Reports)?.recv_timeout(ANSWERED_WITHIN).ok()
     }
 
-    /// Orders each node (to be faulty) or gateway (another policy) to do it; what came of each, in the same order.
-    pub fn order(&self, members: Vec<u16>, order: Order) -> Vec<Outcome> {
+    /// Has this done to each of the members, or by it; what came of each, in the same order.
+    pub fn order(&self, members: Vec<u16>, wanted: Wanted) -> Vec<Outcome> {
         let mut outcomes = vec![Err("the coordinator does not answer".to_owned()); members.len()];
         let (done, answers) = sync_channel(members.len());
-        if self.questions.try_send(Question::Order { members, order, done }).is_ok() && self.waker.wake().is_ok() {
+        if self.questions.try_send(Question::Order { members, wanted, done }).is_ok() && self.waker.wake().is_ok() {
             // The store may have ceased to answer a moment before.
             outcomes.fill(Err("no answer in time: it may be carried out later, see `shorttail status`".to_owned()));
             // The channel ends when all are answered, or when the coordinator does.

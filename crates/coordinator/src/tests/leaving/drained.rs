@@ -91,7 +91,7 @@ fn who_is_drained_has_no_voice_when_the_coordinator_begins_anew() {
     // Another life of one drains, too.
     cluster.nodes[0] = cluster.scene.node(node(2, Some(0))).0;
     assert_eq!(cluster.set_counts(), [6, 6]);
-    cluster.order(0, Order::DrainNode { cancel: true }).expect("it drains");
+    cluster.order(0, Wanted::DrainNode { cancel: true }).expect("it drains");
     assert_eq!(cluster.voter_counts(), [6, 7]);
 }
 

@@ -40,7 +40,7 @@ fn who_is_given_up_is_not_taken_out_while_a_later_owner_waits_for_its_number() {
         durable.tenures.insert(1, tenure);
         durable.epoch = 1;
         let mut scene = Scene::from_disk(durable);
-        scene.handle(Input::Order { ticket: 1, member: 0, order: Order::RemoveNode { lost: true } });
+        scene.handle(Input::Order { ticket: 1, member: 0, wanted: Wanted::RemoveNode { lost: true } });
         let answer = scene.outputs.iter().find_map(|output| match output {
             Output::Answer { outcome, .. } => Some(outcome.clone()),
             _ => None,

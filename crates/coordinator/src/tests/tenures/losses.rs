@@ -50,7 +50,7 @@ impl Stage {
 
     fn acknowledge(&mut self) -> Result<String, String> {
         self.scene.outputs.clear();
-        self.scene.handle(Input::Order { ticket: 1, member: 0, order: control::Order::AcknowledgeLosses });
+        self.scene.handle(Input::Order { ticket: 1, member: 0, wanted: Wanted::AcknowledgeLosses });
         let answer = self.scene.outputs.iter().find_map(|output| match output {
             Output::Answer { outcome, .. } => Some(outcome.clone()),
             _ => None,

@@ -1,7 +1,6 @@
 //! What an operator asks of the coordinators: gateways that hand over everything, nodes that join, drain, and go.
 
-use shorttail_coordinator::Input;
-use shorttail_wire::control::Order;
+use shorttail_coordinator::{Input, Wanted};
 
 use super::{ControlEvent, Event, Member, Who, World, endpoint_of_coordinator};
 
@@ -30,7 +29,7 @@ impl World {
         let member = self.control.members.get(&Who::Gateway(gateway));
         if let Some(id) = member.and_then(Member::gateway_id) {
             self.note(format_args!("gateway {gateway} is to hand over everything"));
-            self.order(HAND_OVER, id, Order::DrainGateway { cancel: false });
+            self.order(HAND_OVER, id, Wanted::DrainGateway { cancel: false });
         }
     }
 
@@ -39,7 +38,7 @@ impl World {
         let member = self.control.members.get(&Who::Gateway(gateway));
         if let Some(id) = member.and_then(Member::gateway_id) {
             self.note(format_args!("gateway {gateway} is used again"));
-            self.order(HAND_OVER, id, Order::DrainGateway { cancel: true });
+            self.order(HAND_OVER, id, Wanted::DrainGateway { cancel: true });
         }
     }
 
@@ -51,14 +50,14 @@ impl World {
     }
 
     /// Asked of one that believes to lead, and may be wrong.
-    fn order(&mut self, kind: u64, member: u16, order: Order) {
+    fn order(&mut self, kind: u64, member: u16, wanted: Wanted) {
         let can_be_asked = |&place: &usize| {
             let is_stalled = self.network.is_stalled(endpoint_of_coordinator(place));
             self.control.processes[place].seat.machine().is_some() && !is_stalled
         };
         let places: Vec<usize> = (0..self.control.processes.len()).filter(can_be_asked).collect();
         if let Some(&place) = self.rng.choose(&places) {
-            self.coordinator_takes(place, Input::Order { ticket: kind * TICKETS + u64::from(member), member, order });
+            self.coordinator_takes(place, Input::Order { ticket: kind * TICKETS + u64::from(member), member, wanted });
         }
     }
 
@@ -74,12 +73,12 @@ impl World {
     /// A node that is to be emptied, or not any more.
     pub fn order_drain(&mut self, node: usize, cancel: bool) {
         let (kind, id) = (if cancel { DRAIN_NO_MORE } else { DRAIN }, self.nodes[node].id.0);
-        self.order(kind, id, Order::DrainNode { cancel });
+        self.order(kind, id, Wanted::DrainNode { cancel });
     }
 
     /// A node is to be taken out; `lost`: whatever it holds.
     pub fn order_removal(&mut self, node: usize, lost: bool) {
-        self.order(REMOVE, self.nodes[node].id.0, Order::RemoveNode { lost });
+        self.order(REMOVE, self.nodes[node].id.0, Wanted::RemoveNode { lost });
     }
 
     /// Did it hear that it is taken out?
