@@ -9,11 +9,11 @@ use serde::Deserialize;
 use shorttail_units::CodeShape;
 
 use super::address::{Address, OptionalAddress};
-use super::code::CodeSpec;
 use super::error::{ConfigError, within};
 use super::limits::{GATEWAY_COUNT_MAX, GATEWAY_THREAD_COUNT_MAX, NODE_COUNT_MAX, PARTITION_COUNT_MAX};
 use super::metadata::{MetadataOptions, MetadataPlace, MetadataSpec};
 use super::quantity::parse_seconds;
+use super::sidestep::Text;
 use super::{merge, take_live};
 
 /// Configuration of the coordinator, checked.
@@ -105,7 +105,7 @@ pub struct CoordinatorOptions {
     pub metadata_poll: Option<u64>,
     /// Erasure code: rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
-    pub code: Option<CodeSpec>,
+    pub code: Option<Text<CodeShape>>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first
     /// 4 for each thread of each gateway]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N", value_parser = partition_count())]

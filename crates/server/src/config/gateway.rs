@@ -13,7 +13,6 @@ use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 
 use super::address::{Address, Addresses, OptionalAddress};
-use super::code::CodeSpec;
 use super::coordinator::{PARTITION_COUNT_DEFAULT, check_node_count, partition_count};
 use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
@@ -207,7 +206,7 @@ pub struct GatewayOptions {
     pub nodes: Option<Vec<StaticNode>>,
     /// Without a coordinator: the erasure code, rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_GATEWAY_CODE", value_name = "CODE")]
-    pub code: Option<CodeSpec>,
+    pub code: Option<Text<CodeShape>>,
     /// Without a coordinator: units of ownership and parallelism [default: 4]
     #[arg(long, env = "SHORTTAIL_GATEWAY_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
@@ -249,37 +248,37 @@ pub struct GatewayOptions {
     pub placement: Option<Text<Placement>>,
     /// What is done about slow nodes: ecwide, llf, ec-cache, shorttail or adaptive [default: adaptive]
     #[arg(long, env = "SHORTTAIL_GATEWAY_POLICY", value_name = "POLICY")]
-    pub policy: Option<Text<PolicyName>>,
+    pub policy: Option<PolicyName>,
     /// Whether reads go round fail-slow nodes [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_READ_SIDESTEP", value_name = "on|off")]
-    pub read_sidestep: Option<Text<Switch>>,
+    pub read_sidestep: Option<Switch>,
     /// Whether writes leave fail-slow nodes [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_WRITE_SIDESTEP", value_name = "on|off")]
-    pub write_sidestep: Option<Text<Switch>>,
+    pub write_sidestep: Option<Switch>,
     /// What becomes of small objects: packed (they share chunks), replicate (whole copies) or pad (a stripe each)
     /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_SMALL_WRITE", value_name = "STRATEGY")]
-    pub small_write: Option<Text<SmallWrite>>,
+    pub small_write: Option<SmallWrite>,
     /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one)
     /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_UPDATE", value_name = "STRATEGY")]
-    pub update: Option<Text<Update>>,
+    pub update: Option<Update>,
     /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more; N:4% for a share of reads)
     /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_HEDGE", value_name = "HEDGE")]
-    pub hedge: Option<Text<Hedge>>,
+    pub hedge: Option<Hedge>,
     /// Adaptive hedges for each request, at most [default: 5%]
     #[arg(long, env = "SHORTTAIL_GATEWAY_HEDGE_BUDGET", value_name = "SHARE")]
-    pub hedge_budget: Option<Text<Share>>,
+    pub hedge_budget: Option<Share>,
     /// How fail-slow nodes are found: adaptive, fixed or off [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_DETECTOR", value_name = "DETECTOR")]
-    pub detector: Option<Text<DetectorName>>,
+    pub detector: Option<DetectorName>,
     /// Timeslice of the detector, as 20ms [default: follows the requests]
     #[arg(long, env = "SHORTTAIL_GATEWAY_SLICE", value_name = "TIME")]
-    pub slice: Option<Text<Micros>>,
+    pub slice: Option<Micros>,
     /// Mean latency of a slice above which a node is fail-slow, as 60ms [default: follows the other nodes]
     #[arg(long, env = "SHORTTAIL_GATEWAY_FAIL_SLOW_ABOVE", value_name = "TIME")]
-    pub fail_slow_above: Option<Text<Micros>>,
+    pub fail_slow_above: Option<Micros>,
 }
 
 impl GatewayOptions {

@@ -7,7 +7,6 @@
 //! Must not know: what the roles do with a setting.
 
 mod address;
-mod code;
 mod coordinator;
 mod credentials;
 mod environment;
@@ -31,7 +30,6 @@ pub use address::{
     Address, AddressError, Addresses, OptionalAddress, Place, Resolver, SOCKET_PATH_BYTES_MAX, parse_tcp_address,
     resolver, with_resolver,
 };
-pub use code::CodeSpec;
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;
 pub use environment::check_environment;

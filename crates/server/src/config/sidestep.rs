@@ -9,10 +9,11 @@ use serde::{Deserialize, Deserializer};
 use shorttail_monitor::{Detector, MonitorConfig};
 use shorttail_policy::{Change, Hedge, Policy, PolicyName, SmallWrite, Update};
 
+use super::by_text;
 use super::error::{ConfigError, within};
 use super::quantity::{parse_ppm, parse_us};
 
-/// A setting that is written as text.
+/// A setting that a file says as a flag does, of a type that knows nothing of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Text<T>(pub T);
 
@@ -30,7 +31,7 @@ impl<T: fmt::Display> fmt::Display for Text<T> {
     }
 }
 
-impl<'de, T: FromStr<Err = String>> Deserialize<'de> for Text<T> {
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
@@ -58,6 +59,8 @@ impl fmt::Display for Switch {
     }
 }
 
+by_text!(Switch);
+
 /// A share: `5%`, in steps of a tenth.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Share {
@@ -83,6 +86,8 @@ impl fmt::Display for Share {
     }
 }
 
+by_text!(Share);
+
 /// A short time: `500us`, `20ms` or `1.5s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Micros(pub u64);
@@ -104,6 +109,8 @@ impl fmt::Display for Micros {
         }
     }
 }
+
+by_text!(Micros);
 
 /// The rule by which a node is found to be slow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -139,6 +146,8 @@ impl fmt::Display for DetectorName {
     }
 }
 
+by_text!(DetectorName);
+
 impl DetectorName {
     /// The one that belongs to a policy.
     fn of(policy: PolicyName) -> Self {
@@ -153,16 +162,16 @@ impl DetectorName {
 /// What one place says of all this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SidestepOptions {
-    pub policy: Option<Text<PolicyName>>,
-    pub read_sidestep: Option<Text<Switch>>,
-    pub write_sidestep: Option<Text<Switch>>,
-    pub small_write: Option<Text<SmallWrite>>,
-    pub update: Option<Text<Update>>,
-    pub hedge: Option<Text<Hedge>>,
-    pub hedge_budget: Option<Text<Share>>,
-    pub detector: Option<Text<DetectorName>>,
-    pub slice: Option<Text<Micros>>,
-    pub fail_slow_above: Option<Text<Micros>>,
+    pub policy: Option<PolicyName>,
+    pub read_sidestep: Option<Switch>,
+    pub write_sidestep: Option<Switch>,
+    pub small_write: Option<SmallWrite>,
+    pub update: Option<Update>,
+    pub hedge: Option<Hedge>,
+    pub hedge_budget: Option<Share>,
+    pub detector: Option<DetectorName>,
+    pub slice: Option<Micros>,
+    pub fail_slow_above: Option<Micros>,
 }
 
 /// Bounds of a slice that is set by hand. Longer ones notice nothing in time, shorter ones hold no request.
@@ -173,22 +182,22 @@ impl SidestepOptions {
     /// # Errors
     /// Names the setting that makes no sense.
     pub fn resolve(self, section: &'static str) -> Result<SidestepConfig, ConfigError> {
-        let name = self.policy.unwrap_or_default().0;
+        let name = self.policy.unwrap_or_default();
         let change = Change {
             policy: Some(name),
-            read_sidestep: self.read_sidestep.map(|said| said.0.0),
-            write_sidestep: self.write_sidestep.map(|said| said.0.0),
-            hedge: self.hedge.map(|said| said.0),
-            small_write: self.small_write.map(|said| said.0),
-            update: self.update.map(|said| said.0),
+            read_sidestep: self.read_sidestep.map(|said| said.0),
+            write_sidestep: self.write_sidestep.map(|said| said.0),
+            hedge: self.hedge,
+            small_write: self.small_write,
+            update: self.update,
         };
-        let slice = self.slice.map(|said| within(section, "slice", said.0, SLICE_MIN, SLICE_MAX)).transpose()?;
+        let slice = self.slice.map(|said| within(section, "slice", said, SLICE_MIN, SLICE_MAX)).transpose()?;
         Ok(SidestepConfig {
             policy: change.apply(Policy::default()),
-            hedge_budget: self.hedge_budget.map_or(HEDGE_BUDGET_DEFAULT, |said| said.0),
-            detector: self.detector.map_or(DetectorName::of(name), |said| said.0),
+            hedge_budget: self.hedge_budget.unwrap_or(HEDGE_BUDGET_DEFAULT),
+            detector: self.detector.unwrap_or(DetectorName::of(name)),
             slice,
-            fail_slow_above: self.fail_slow_above.map(|said| said.0),
+            fail_slow_above: self.fail_slow_above,
         })
     }
 }
@@ -249,7 +258,7 @@ impl fmt::Display for SidestepConfig {
 mod tests {
     use super::*;
 
-    fn text<T: FromStr<Err = String>>(text: &str) -> Option<Text<T>> {
+    fn text<T: FromStr<Err = String>>(text: &str) -> Option<T> {
         Some(text.parse().unwrap_or_else(|error| panic!("{error}")))
     }
 
