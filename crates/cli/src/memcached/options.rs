@@ -17,7 +17,7 @@ const VALUE_BYTES_MAX: u64 = 1 << 30;
 const CONNECTION_COUNT_MAX: u64 = 1 << 20;
 const THREAD_COUNT_MAX: u64 = 256;
 /// What `stats` tells when nobody asked for a number, as memcached.
-const THREAD_COUNT_DEFAULT: u64 = 4;
+const THREAD_COUNT_DEFAULT: usize = 4;
 const NODE_COUNT_DEFAULT: usize = 8;
 const PARTITION_COUNT: u16 = 4;
 /// Erasure code and node count of the cluster inside, for who wants others than the defaults.
@@ -35,7 +35,7 @@ pub enum Parsed {
 }
 
 /// What to serve, and what to do around it.
-#[derive(Debug, PartialEq)]
+#[derive(Default, Debug, PartialEq)]
 pub struct Request {
     pub options: LauncherOptions,
     pub user: Option<String>,
@@ -100,6 +100,8 @@ const FLAGS: [Flag; 39] = {
 
 /// Flags as they come, before they are checked against each other.
 struct Collected {
+    /// What the flags say by themselves; the rest is filled in by the check.
+    request: Request,
     port: Option<i64>,
     udp_port: Option<i64>,
     listen: Vec<String>,
@@ -107,28 +109,23 @@ struct Collected {
     socket_mode: u32,
     memory_mib: u64,
     value_bytes: u64,
-    connections: u64,
-    threads: Option<u64>,
-    backlog: u32,
-    pipeline_count_max: Option<usize>,
-    verbosity: u8,
     auth_file: Option<PathBuf>,
-    prefix_delimiter: Option<u8>,
-    when_full: WhenFull,
-    flush_disabled: bool,
-    cas_disabled: bool,
-    shutdown_enabled: bool,
-    user: Option<String>,
-    daemonize: bool,
-    keep_directory: bool,
-    pid_file: Option<PathBuf>,
     suboptions: Suboptions,
 }
 
 impl Default for Collected {
     /// memcached's defaults.
     fn default() -> Self {
+        let options = LauncherOptions {
+            connection_count_max: 1024,
+            threads: THREAD_COUNT_DEFAULT,
+            core_count: 1,
+            backlog: 1024,
+            partition_count: PARTITION_COUNT,
+            ..LauncherOptions::default()
+        };
         Collected {
+            request: Request { options, ..Request::default() },
             port: None,
             udp_port: None,
             listen: Vec::new(),
@@ -136,21 +133,7 @@ impl Default for Collected {
             socket_mode: 0o700,
             memory_mib: 64,
             value_bytes: MIB,
-            connections: 1024,
-            threads: None,
-            backlog: 1024,
-            pipeline_count_max: None,
-            verbosity: 0,
             auth_file: None,
-            prefix_delimiter: None,
-            when_full: WhenFull::Evict,
-            flush_disabled: false,
-            cas_disabled: false,
-            shutdown_enabled: false,
-            user: None,
-            daemonize: false,
-            keep_directory: false,
-            pid_file: None,
             suboptions: Suboptions::default(),
         }
     }
@@ -176,6 +159,8 @@ pub fn parse(arguments: &[String], variable: impl Fn(&str) -> Option<String>) ->
 impl Collected {
     fn take(&mut self, given: &Given) -> Result<(), Refusal> {
         let value = given.value.as_deref().unwrap_or_default().trim_start();
+        let request = &mut self.request;
+        let options = &mut request.options;
         match given.short {
             'p' => self.port = Some(number(given, value)?),
             'U' => self.udp_port = Some(number(given, value)?),
@@ -184,26 +169,33 @@ impl Collected {
             'a' => self.socket_mode = octal(value)?,
             'm' => self.memory_mib = number(given, value)?,
             'I' => self.value_bytes = item_size(value)?,
-            'c' => self.connections = positive(given, value, "Maximum connections must be greater than 0")?,
-            't' => self.threads = Some(positive(given, value, "Number of threads must be greater than 0")?),
+            'c' => {
+                let count = positive(given, value, "Maximum connections must be greater than 0")?;
+                options.connection_count_max = count.min(CONNECTION_COUNT_MAX) as usize;
+            }
+            't' => {
+                let count = positive(given, value, "Number of threads must be greater than 0")?;
+                options.threads = count.min(THREAD_COUNT_MAX) as usize;
+                options.core_count = count.min(u64::from(PARTITION_COUNT)) as usize;
+            }
             'R' => {
                 let count = positive(given, value, "Number of requests per event must be greater than 0")?;
-                self.pipeline_count_max = usize::try_from(count).ok();
+                options.pipeline_count_max = usize::try_from(count).ok();
             }
-            'b' => self.backlog = number(given, value)?,
-            'v' => self.verbosity = self.verbosity.saturating_add(1),
+            'b' => options.backlog = number(given, value)?,
+            'v' => options.verbosity = options.verbosity.saturating_add(1),
             'Y' => self.auth_file = Some(PathBuf::from(value)),
             'D' => {
                 let delimiter = value.bytes().next();
-                self.prefix_delimiter = Some(delimiter.ok_or_else(|| failure("No delimiter specified"))?);
+                options.prefix_delimiter = Some(delimiter.ok_or_else(|| failure("No delimiter specified"))?);
             }
-            'M' => self.when_full = WhenFull::Error,
-            'F' => self.flush_disabled = true,
-            'C' => self.cas_disabled = true,
-            'A' => self.shutdown_enabled = true,
-            'u' => self.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
-            'd' => self.daemonize = true,
-            'P' => self.pid_file = Some(PathBuf::from(value)),
+            'M' => options.when_full = WhenFull::Error,
+            'F' => options.flush_disabled = true,
+            'C' => options.cas_disabled = true,
+            'A' => options.shutdown_enabled = true,
+            'u' => request.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
+            'd' => request.daemonize = true,
+            'P' => request.pid_file = Some(PathBuf::from(value)),
             'o' => self.suboptions.take(value)?,
             _ => self.take_without_meaning(given, value)?,
         }
@@ -228,7 +220,7 @@ impl Collected {
             }
             'N' => drop(positive(given, value, "Maximum number of NAPI IDs must be greater than 0")?),
             'X' => self.report("dump_enabled", "no".to_owned()),
-            'r' => self.keep_directory = true,
+            'r' => self.request.keep_directory = true,
             _ => {}
         }
         let about = if value.is_empty() { String::new() } else { format!(" {value}") };
@@ -275,35 +267,17 @@ impl Collected {
             listen,
             unix_socket,
             memory_bytes: self.memory_mib.saturating_mul(MIB),
-            when_full: self.when_full,
             value_bytes_max: self.value_bytes as usize,
-            connection_count_max: self.connections.min(CONNECTION_COUNT_MAX) as usize,
-            threads: self.threads.unwrap_or(THREAD_COUNT_DEFAULT).min(THREAD_COUNT_MAX) as usize,
-            core_count: self.threads.unwrap_or(1).min(u64::from(PARTITION_COUNT)) as usize,
-            backlog: self.backlog,
-            pipeline_count_max: self.pipeline_count_max,
             idle_timeout_s: self.suboptions.idle_timeout_s.unwrap_or(0),
             credentials,
-            flush_disabled: self.flush_disabled,
-            verbosity: self.verbosity,
-            prefix_delimiter: self.prefix_delimiter,
-            cas_disabled: self.cas_disabled,
-            shutdown_enabled: self.shutdown_enabled,
             code,
             node_count,
-            partition_count: PARTITION_COUNT,
             port_file,
             reported: self.suboptions.reported,
+            ..self.request.options
         };
-        Ok(Request {
-            options,
-            user: self.user,
-            daemonize: self.daemonize,
-            keep_directory: self.keep_directory,
-            pid_file: self.pid_file,
-            warnings: udp_warning.into_iter().collect(),
-            notes: self.suboptions.notes,
-        })
+        let warnings = udp_warning.into_iter().collect();
+        Ok(Request { options, warnings, notes: self.suboptions.notes, ..self.request })
     }
 
     fn check_value_bytes(&self) -> Result<(), Refusal> {

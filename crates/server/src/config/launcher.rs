@@ -11,7 +11,7 @@ use shorttail_units::CodeShape;
 use super::gateway::UnixSocketConfig;
 
 /// Options of `shorttail memcached`, checked.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LauncherOptions {
     /// Every TCP address to serve; port 0: any free port. Empty with a Unix socket or `-p 0`.
     pub listen: Vec<SocketAddr>,
