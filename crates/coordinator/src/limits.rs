@@ -1,6 +1,6 @@
 //! Maxima of the coordinator, each with its unit and reason.
 
-/// Nodes of a cluster: a view of all of them must fit in one control message.
+/// Nodes of a cluster: their numbers have 16 bits, and a view of all of them must fit in one control message.
 pub const NODE_COUNT_MAX: usize = 4096;
 /// Gateways of a cluster.
 pub const GATEWAY_COUNT_MAX: usize = 256;

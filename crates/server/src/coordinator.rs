@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mio::{Events, Interest, Poll, Token, Waker};
+use shorttail_coordinator::limits::{GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
 use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Seat, Settings};
 use shorttail_units::Now;
 use shorttail_wire::control::{
@@ -53,7 +54,7 @@ const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const CONNECTION_FIRST: usize = 2;
 /// Connections at once: every possible node and gateway, and some that only ask.
-const CONNECTION_COUNT_MAX: usize = 4096 + 256 + 64;
+const CONNECTION_COUNT_MAX: usize = NODE_COUNT_MAX + GATEWAY_COUNT_MAX + 64;
 /// Members say at once who they are; a connection that brings nothing for so long is closed.
 const UNHEARD_MAX: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
 /// Between two beats.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use shorttail_gateway::session::Credential;
-use shorttail_server::config::{LauncherOptions, UnixSocketConfig, WhenFull, read_credentials};
+use shorttail_server::config::limits::{CONNECTION_COUNT_MAX, VALUE_BYTES_MAX, VALUE_BYTES_MIN};
+use shorttail_server::config::{LauncherOptions, Mode, UnixSocketConfig, WhenFull, read_credentials};
 use shorttail_server::single::memory_bytes_max;
 use shorttail_units::CodeShape;
 
@@ -11,14 +12,13 @@ use super::getopt::{self, Flag, Given, Takes};
 use super::suboptions::Suboptions;
 use super::{EX_USAGE, EXIT_FAILURE, Refusal, listen};
 
-const MIB: u64 = 1 << 20;
-const VALUE_BYTES_MIN: u64 = 1024;
-const VALUE_BYTES_MAX: u64 = 1 << 30;
-const CONNECTION_COUNT_MAX: u64 = 1 << 20;
+const MIB: u64 = shorttail_units::MIB as u64;
 const THREAD_COUNT_MAX: u64 = 256;
 /// What `stats` tells when nobody asked for a number, as memcached.
 const THREAD_COUNT_DEFAULT: usize = 4;
 const NODE_COUNT_DEFAULT: usize = 8;
+/// Each is a thread.
+const NODE_COUNT_MAX: usize = 256;
 const PARTITION_COUNT: u16 = 4;
 /// Erasure code and node count of the cluster inside, for who wants others than the defaults.
 const CODE_VARIABLE: &str = "SHORTTAIL_MEMCACHED_CODE";
@@ -171,7 +171,7 @@ impl Collected {
             'I' => self.value_bytes = item_size(value)?,
             'c' => {
                 let count = positive(given, value, "Maximum connections must be greater than 0")?;
-                options.connection_count_max = count.min(CONNECTION_COUNT_MAX) as usize;
+                options.connection_count_max = count.min(CONNECTION_COUNT_MAX as u64) as usize;
             }
             't' => {
                 let count = positive(given, value, "Number of threads must be greater than 0")?;
@@ -281,13 +281,13 @@ impl Collected {
     }
 
     fn check_value_bytes(&self) -> Result<(), Refusal> {
-        if self.value_bytes < VALUE_BYTES_MIN {
+        if self.value_bytes < VALUE_BYTES_MIN.0 {
             return Err(usage("Item max size cannot be less than 1024 bytes."));
         }
         if self.value_bytes > self.memory_mib.saturating_mul(MIB) / 2 {
             return Err(usage("Cannot set item size limit higher than 1/2 of memory max."));
         }
-        if self.value_bytes > VALUE_BYTES_MAX {
+        if self.value_bytes > VALUE_BYTES_MAX.0 {
             return Err(usage("Cannot set item size limit higher than a gigabyte."));
         }
         Ok(())
@@ -305,8 +305,8 @@ fn cluster_of(variable: &impl Fn(&str) -> Option<String>) -> Result<(CodeShape, 
     let least = code.chunk_count();
     let node_count = match variable(NODES_VARIABLE) {
         None => NODE_COUNT_DEFAULT.max(least),
-        Some(text) => text.parse().ok().filter(|count| (least..=256).contains(count)).ok_or_else(|| {
-            usage(&format!("{NODES_VARIABLE}: {text:?} is not a number from {least} (for {code}) to 256"))
+        Some(text) => text.parse().ok().filter(|count| (least..=NODE_COUNT_MAX).contains(count)).ok_or_else(|| {
+            usage(&format!("{NODES_VARIABLE}: {text:?} is not a number from {least} (for {code}) to {NODE_COUNT_MAX}"))
         })?,
     };
     Ok((code, node_count))
@@ -322,8 +322,8 @@ fn positive(given: &Given, value: &str, otherwise: &str) -> Result<u64, Refusal>
 }
 
 fn octal(value: &str) -> Result<u32, Refusal> {
-    let mask = u32::from_str_radix(value, 8).ok().filter(|&mask| mask <= 0o777);
-    mask.ok_or_else(|| usage(&format!("-a {value}: not an octal access mask (such as 700)")))
+    let mask = value.parse().map(|Mode(mask)| mask);
+    mask.map_err(|_| usage(&format!("-a {value}: not an octal access mask (such as 700)")))
 }
 
 /// `1024`, `512k`, `4m`, `1g`.

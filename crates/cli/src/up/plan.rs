@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use shorttail_server::config::{Address, LogLevel, Transport, UpConfig};
+use shorttail_server::config::{Address, ENVIRONMENT_SECTIONS, LogLevel, Transport, UpConfig};
 
 use super::children_file;
 use super::run_dir::RunDir;
@@ -70,8 +70,7 @@ impl Plan {
         command.args(flags).arg("--config").arg(self.run_dir.children_file()).env_remove("SHORTTAIL_LOG");
         for (name, _) in std::env::vars_os() {
             // Settings for roles that run alone are none of these children's.
-            let roles = ["SHORTTAIL_NODE_", "SHORTTAIL_GATEWAY_", "SHORTTAIL_COORDINATOR_", "SHORTTAIL_UP_"];
-            if name.to_str().is_some_and(|name| roles.iter().any(|role| name.starts_with(role))) {
+            if name.to_str().is_some_and(|name| ENVIRONMENT_SECTIONS.iter().any(|section| name.starts_with(section))) {
                 command.env_remove(name);
             }
         }

@@ -9,7 +9,8 @@ use super::node::NodeOptions;
 use super::up::UpOptions;
 
 /// Sections whose variables are checked; other variables that begin with `SHORTTAIL_` are none of ours to judge.
-const SECTIONS: [&str; 4] = ["SHORTTAIL_UP_", "SHORTTAIL_NODE_", "SHORTTAIL_GATEWAY_", "SHORTTAIL_COORDINATOR_"];
+pub const ENVIRONMENT_SECTIONS: [&str; 4] =
+    ["SHORTTAIL_UP_", "SHORTTAIL_NODE_", "SHORTTAIL_GATEWAY_", "SHORTTAIL_COORDINATOR_"];
 
 /// Refuses a variable of one of our sections that names no setting: most likely a misspelt one.
 ///
@@ -17,7 +18,7 @@ const SECTIONS: [&str; 4] = ["SHORTTAIL_UP_", "SHORTTAIL_NODE_", "SHORTTAIL_GATE
 /// Names the variable.
 pub fn check_environment(names: impl Iterator<Item = String>) -> Result<(), ConfigError> {
     let known = known_names();
-    let ours = |name: &String| SECTIONS.iter().any(|section| name.starts_with(section));
+    let ours = |name: &String| ENVIRONMENT_SECTIONS.iter().any(|section| name.starts_with(section));
     match names.filter(ours).find(|name| !known.contains(name)) {
         Some(name) => Err(ConfigError::Environment(name)),
         None => Ok(()),

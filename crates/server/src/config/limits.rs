@@ -1,11 +1,9 @@
 //! The largest and smallest values that configuration may ask for, each with its reason.
 
+pub use shorttail_coordinator::limits::{GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
+
 use super::size::Size;
 
-/// Nodes of a cluster: node numbers have 16 bits, and a view of all nodes must fit in one control frame.
-pub const NODE_COUNT_MAX: usize = 4096;
-/// Gateways of a cluster.
-pub const GATEWAY_COUNT_MAX: usize = 256;
 /// Gateways that `up` starts as processes of one machine.
 pub const UP_GATEWAY_COUNT_MAX: usize = 16;
 /// Nodes that `up` starts as processes of one machine.

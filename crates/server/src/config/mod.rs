@@ -32,7 +32,7 @@ pub use address::{
 };
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;
-pub use environment::check_environment;
+pub use environment::{ENVIRONMENT_SECTIONS, check_environment};
 pub use error::{ConfigError, Setting};
 pub use file::{ConfigFile, EXAMPLE};
 pub use gateway::{
