@@ -64,16 +64,7 @@ impl HandOver {
     /// What a gateway is told of the tenures that it is to have.
     pub fn terms_to_come(&self, gateway: u16) -> Vec<Terms> {
         let own = self.heirs.iter().filter(|(_, heir)| heir.gateway == gateway);
-        let terms = own.map(|(&epoch, heir)| Terms {
-            epoch: Epoch(epoch),
-            number: 0,
-            partitions: heir.partitions.clone(),
-            voters: [].into(),
-            before: Vec::new(),
-            lets_go: false,
-            prepares: true,
-        });
-        terms.collect()
+        own.map(|(&epoch, heir)| Terms::to_come(Epoch(epoch), heir.partitions.clone())).collect()
     }
 }
 

@@ -63,15 +63,7 @@ impl Reach {
 
     /// The tenure that a gateway is to prepare for, and that never comes.
     pub fn terms(&self) -> Option<Terms> {
-        self.cut_off.map(|epoch| Terms {
-            epoch: Epoch(epoch),
-            number: 0,
-            partitions: vec![0],
-            voters: [].into(),
-            before: Vec::new(),
-            lets_go: false,
-            prepares: true,
-        })
+        self.cut_off.map(|epoch| Terms::to_come(Epoch(epoch), vec![0]))
     }
 }
 

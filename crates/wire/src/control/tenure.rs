@@ -69,6 +69,14 @@ pub struct Terms {
     pub prepares: bool,
 }
 
+impl Terms {
+    /// Of a tenure to come.
+    pub fn to_come(epoch: Epoch, partitions: Vec<u16>) -> Self {
+        let voters = [].into();
+        Terms { epoch, number: 0, partitions, voters, before: Vec::new(), lets_go: false, prepares: true }
+    }
+}
+
 /// How far an owner is with a tenure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
