@@ -123,7 +123,7 @@ impl Coordinator {
     pub fn new(now: Now, settings: Settings, durable: Durable) -> Self {
         let nodes = durable.nodes.iter().map(|(&id, node)| {
             let mut presence = Presence::remembered(now.mono_us);
-            if node.incarnation <= node.retired_through {
+            if node.is_given_up(node.incarnation) {
                 presence.apply(now.mono_us, Event::GivenUp);
             }
             let member = NodeMember {
@@ -138,10 +138,10 @@ impl Coordinator {
                 status: NodeStatus::default(),
                 has_told: false,
                 // Owners may not have heard of that, or told the coordinator before alone.
-                given_up_us: (node.retired_through > node.rebuilt_through).then_some(now.mono_us),
+                given_up_us: node.may_miss().then_some(now.mono_us),
                 reached_since_us: None,
                 // The life before may have ended a moment ago, unless what it had is rebuilt.
-                is_met: node.retired_through <= node.rebuilt_through || node.incarnation <= node.retired_through,
+                is_met: !node.may_miss() || node.is_given_up(node.incarnation),
             };
             (id, member)
         });
@@ -458,7 +458,7 @@ impl Coordinator {
 
     fn invariant_retired_incarnations_stay_out(&self) {
         for (id, node) in &self.nodes {
-            let retired = node.incarnation.0 <= self.durable.nodes[id].retired_through;
+            let retired = self.durable.nodes[id].is_given_up(node.incarnation.0);
             assert_eq!(retired, node.presence.state == NodeState::Retired, "node {id}");
         }
     }

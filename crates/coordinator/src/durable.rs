@@ -69,6 +69,17 @@ pub struct DurableNode {
     pub removed: bool,
 }
 
+impl DurableNode {
+    pub(crate) fn is_given_up(&self, incarnation: u64) -> bool {
+        incarnation <= self.retired_through
+    }
+
+    /// May something be missing of what it had that was given up?
+    pub(crate) fn may_miss(&self) -> bool {
+        self.retired_through > self.rebuilt_through
+    }
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

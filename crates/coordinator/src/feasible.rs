@@ -46,8 +46,7 @@ impl Coordinator {
 
     /// Nodes that a set is to have, as gateways were started.
     fn coding_set_nodes(&self) -> Option<u16> {
-        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
-        alive.filter_map(|gateway| gateway.status.coding_set_nodes).max()
+        self.living().filter_map(|gateway| gateway.status.coding_set_nodes).max()
     }
 
     fn label(&self, id: u16) -> &str {

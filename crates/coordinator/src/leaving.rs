@@ -36,6 +36,11 @@ impl Coordinator {
         self.nodes.iter().filter(|(id, _)| !self.is_removed(**id))
     }
 
+    /// Those of them that are alive.
+    pub(crate) fn nodes_alive(&self) -> impl Iterator<Item = (&u16, &NodeMember)> {
+        self.nodes_kept().filter(|(_, node)| node.presence.is_alive())
+    }
+
     /// As many as the cluster began with, without those taken out, and at least those that are left and what a stripe
     /// needs.
     pub(crate) fn node_count_expected(&self) -> u16 {
@@ -48,10 +53,8 @@ impl Coordinator {
 
     /// Nodes that are to stay and are alive.
     fn staying_beside(&self, id: u16) -> impl Iterator<Item = &NodeMember> {
-        let stays = move |(other, node): &(&u16, &NodeMember)| {
-            **other != id && node.presence.is_alive() && !self.is_draining(**other)
-        };
-        self.nodes_kept().filter(stays).map(|(_, node)| node)
+        let stays = move |(other, _): &(&u16, &NodeMember)| **other != id && !self.is_draining(**other);
+        self.nodes_alive().filter(stays).map(|(_, node)| node)
     }
 
     /// Empties a node, or does so no more.
@@ -113,8 +116,7 @@ impl Coordinator {
             return None;
         }
         let node = self.nodes.get(&id)?;
-        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
-        let (rate, stranded) = alive.fold((0, 0), |(rate, stranded), gateway| {
+        let (rate, stranded) = self.living().fold((0, 0), |(rate, stranded), gateway| {
             let totals = &gateway.status.totals;
             (rate + totals.move_bytes_per_s, stranded + totals.moves_stranded)
         });
@@ -215,7 +217,7 @@ impl Coordinator {
         let node = self.nodes.get(&id).ok_or_else(|| format!("there is no node {id}"))?;
         let (is_alive, is_empty) = (node.presence.is_alive(), self.is_empty(id));
         let is_given_up = node.presence.state == NodeState::Retired;
-        let others = self.nodes_kept().filter(|(other, node)| **other != id && node.presence.is_alive()).count();
+        let others = self.nodes_alive().filter(|(other, _)| **other != id).count();
         let needed = self.settings.code.chunk_count();
         if is_alive && others < needed {
             return Err(format!("node {id} is needed: {others} others would be left, and a stripe needs {needed}"));

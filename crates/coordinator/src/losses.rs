@@ -120,7 +120,7 @@ pub(crate) fn stored_on(epoch: u32, tenure: &DurableTenure, tenures: &Tenures) -
 /// How many of these lives came to an end with what they held.
 fn gone_of(set: &[DurableVoter], nodes: &BTreeMap<u16, DurableNode>) -> usize {
     let is_gone = |&&(id, life): &&DurableVoter| {
-        nodes.get(&id).is_some_and(|node| node.incarnation > life || node.retired_through >= life)
+        nodes.get(&id).is_some_and(|node| node.incarnation > life || node.is_given_up(life))
     };
     set.iter().filter(is_gone).count()
 }

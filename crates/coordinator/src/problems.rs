@@ -120,7 +120,7 @@ impl Coordinator {
         let is_unproven = |epoch: &u32| self.standing_of(*epoch).is_some_and(|standing| standing.proven_by == 0);
         let owners = self.durable.tenures.iter().filter(|(epoch, _)| is_unproven(epoch));
         let owners: BTreeSet<u16> = owners.map(|(_, tenure)| tenure.gateway).collect();
-        let alive = self.nodes_kept().filter(|(_, node)| node.presence.is_alive()).count();
+        let alive = self.nodes_alive().count();
         let advice = if alive < needed { "start the nodes that are away" } else { "see to the network between them" };
         (count > 0).then(|| {
             format!(
@@ -209,7 +209,7 @@ impl Coordinator {
     }
 
     fn few_nodes_problem(&self, is_readable: bool) -> Option<String> {
-        let alive = self.nodes_kept().filter(|(_, node)| node.presence.is_alive()).count();
+        let alive = self.nodes_alive().count();
         let needed = self.settings.code.chunk_count();
         let served = if is_readable { "what is stored is served, and " } else { "" };
         (alive < needed).then(|| {
@@ -246,8 +246,7 @@ impl Coordinator {
         if !self.living().any(|gateway| gateway.recent.refuses(self.now_us)) {
             return None;
         }
-        let alive: Vec<&NodeMember> =
-            self.nodes_kept().map(|(_, node)| node).filter(|node| node.presence.is_alive()).collect();
+        let alive: Vec<&NodeMember> = self.nodes_alive().map(|(_, node)| node).collect();
         let sum = |bytes: fn(&NodeMember) -> u64| alive.iter().map(|node| bytes(node)).sum::<u64>();
         let limit = sum(|node| node.memory_limit_bytes).max(1);
         let used = sum(|node| node.status.memory_used_bytes);
@@ -274,8 +273,8 @@ impl Coordinator {
 
     /// What a node may have and what its machine has are two things.
     fn pages_problem(&self) -> Option<String> {
-        let living = self.nodes_kept().filter(|(_, node)| node.presence.is_alive());
-        let short: Vec<u16> = living.filter(|(_, node)| node.status.lacks_pages).map(|(&id, _)| id).collect();
+        let short: Vec<u16> =
+            self.nodes_alive().filter(|(_, node)| node.status.lacks_pages).map(|(&id, _)| id).collect();
         let (them, their) = if short.len() == 1 { ("it", "its") } else { ("them", "their") };
         (!short.is_empty()).then(|| {
             format!(

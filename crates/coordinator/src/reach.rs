@@ -107,7 +107,8 @@ impl Coordinator {
 
     /// So few of the nodes that live that it cannot read everything, or store anything.
     fn is_short_of_nodes(&self, status: &GatewayStatus) -> bool {
-        let (alive, reached) = (self.nodes_alive(), reached(status));
+        let alive: BTreeSet<u16> = self.nodes_alive().map(|(&id, _)| id).collect();
+        let reached = reached(status);
         let needed = self.settings.code.chunk_count().min(alive.len());
         let stores = alive.intersection(&reached).count() >= needed;
         let suffices = alive.is_subset(&reached) || stores && self.reaches_enough(status);
@@ -116,7 +117,7 @@ impl Coordinator {
 
     /// Nodes that are heard and take new chunks.
     pub(crate) fn nodes_to_store_on(&self) -> BTreeSet<u16> {
-        self.nodes_alive().into_iter().filter(|&id| !self.is_draining(id)).collect()
+        self.nodes_alive().map(|(&id, _)| id).filter(|&id| !self.is_draining(id)).collect()
     }
 
     /// Those of these that a gateway reaches, as it told last.
@@ -132,14 +133,10 @@ impl Coordinator {
         })
     }
 
-    fn nodes_alive(&self) -> BTreeSet<u16> {
-        self.nodes_kept().filter(|(_, node)| node.presence.is_alive()).map(|(&id, _)| id).collect()
-    }
-
     /// How many nodes a gateway must reach to own something, and of how many.
     pub(crate) fn reach_needed(&self) -> (usize, usize) {
         let (voters, tolerance) = (self.voters_wanted().len(), self.settings.code.tolerance());
-        let stores = self.settings.code.chunk_count().min(self.nodes_alive().len());
+        let stores = self.settings.code.chunk_count().min(self.nodes_alive().count());
         (voters.saturating_sub(tolerance).max(stores), voters)
     }
 

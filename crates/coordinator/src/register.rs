@@ -95,7 +95,7 @@ impl Coordinator {
     }
 
     fn is_given_up(&self, id: u16, incarnation: Incarnation) -> bool {
-        self.durable.nodes.get(&id).is_some_and(|node| incarnation.0 <= node.retired_through)
+        self.durable.nodes.get(&id).is_some_and(|node| node.is_given_up(incarnation.0))
     }
 
     /// Incarnations of this node that are given up once the registration is accepted: also the one it replaces.

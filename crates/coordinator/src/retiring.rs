@@ -79,8 +79,7 @@ impl Coordinator {
     /// Owners may not have heard yet of what was given up and is not known to be rebuilt, whatever they tell first.
     pub(crate) fn count_losses_anew(&mut self, now: Now) {
         for (id, node) in &mut self.nodes {
-            let durable = &self.durable.nodes[id];
-            if durable.retired_through > durable.rebuilt_through {
+            if self.durable.nodes[id].may_miss() {
                 node.given_up_us = node.given_up_us.map(|_| now.mono_us);
             }
         }
@@ -185,8 +184,7 @@ impl Coordinator {
 
     /// May something be missing of what a node had that was given up?
     fn may_miss(&self, id: u16) -> bool {
-        let node = &self.durable.nodes[&id];
-        node.retired_through > node.rebuilt_through
+        self.durable.nodes[&id].may_miss()
     }
 
     /// Owners tell that nothing is missing that could be rebuilt: that is kept, as nobody can tell while they are

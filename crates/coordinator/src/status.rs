@@ -177,12 +177,11 @@ impl Coordinator {
 
     /// A node in the eyes of all live gateways together, with the latencies of the last seconds.
     fn seen_recently(&self, id: u16) -> NodeSeen {
-        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
         let of_node = |gateway: &GatewayMember| {
             let latest = gateway.status.nodes.iter().find(|seen| seen.id == id)?;
             Some(gateway.recent.of(latest))
         };
-        alive.filter_map(of_node).fold(NodeSeen { id, ..NodeSeen::default() }, |sum, seen| sum.plus(&seen))
+        self.living().filter_map(of_node).fold(NodeSeen { id, ..NodeSeen::default() }, |sum, seen| sum.plus(&seen))
     }
 }
 

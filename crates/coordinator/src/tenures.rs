@@ -335,7 +335,7 @@ impl Coordinator {
     /// Lives that are not given up, but who is drained: it can then be taken out, or stopped, however few may be
     /// missing. If the others are too few to prove anybody, all.
     pub(crate) fn voters_wanted(&self) -> Vec<DurableVoter> {
-        let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
+        let nodes = self.durable.nodes.iter().filter(|(_, node)| !node.is_given_up(node.incarnation));
         let (drained, others): (Vec<_>, Vec<_>) = nodes.partition(|(_, node)| node.draining && node.drained);
         let chosen = if others.len() > self.settings.code.tolerance() { others } else { [drained, others].concat() };
         let mut voters: Vec<DurableVoter> = chosen.into_iter().map(|(&id, node)| (id, node.incarnation)).collect();
@@ -557,7 +557,7 @@ impl Coordinator {
     pub(crate) fn unfollowable_without(&self, id: u16) -> Option<u16> {
         let is_gone = |&(node, incarnation): &DurableVoter| {
             let known = self.durable.nodes.get(&node);
-            known.is_none_or(|known| incarnation <= known.retired_through)
+            known.is_none_or(|known| known.is_given_up(incarnation))
         };
         let incarnation = self.durable.nodes.get(&id).map(|known| known.incarnation);
         let is_it = |voter: &DurableVoter| voter.0 == id && Some(voter.1) == incarnation;
