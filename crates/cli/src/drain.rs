@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use shorttail_server::admin::DrainRequest;
 use shorttail_server::config::parse_seconds;
-use shorttail_wire::control::{ClusterStatus, DrainStatus};
+use shorttail_wire::control::{ClusterStatus, DrainStatus, counted_are};
 
 use crate::admin::{Admin, AdminPort};
 use crate::exit::Failure;
@@ -187,9 +187,7 @@ fn look(
 /// What is left of a drain, how fast it goes, and what it waits for.
 pub fn progress(drain: &DrainStatus, bytes_per_s: u64) -> String {
     let DrainStatus { chunks_left, bytes_left, .. } = drain;
-    let are_left =
-        if *chunks_left == 1 { "1 chunk is left".to_owned() } else { format!("{chunks_left} chunks are left") };
-    let mut text = format!("{are_left} ({})", crate::status::rounded(*bytes_left));
+    let mut text = format!("{} left ({})", counted_are(*chunks_left, "chunk"), crate::status::rounded(*bytes_left));
     if let Some(seconds) = drain.seconds_left {
         text += &format!(", {}/s, {seconds} s left", crate::status::rounded(bytes_per_s));
     }

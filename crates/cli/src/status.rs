@@ -7,6 +7,7 @@ use shorttail_server::admin::status::to_json;
 use shorttail_server::config::Size;
 use shorttail_wire::control::{
     ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeState, NodeStatusEntry, RepairStatus, TenureState,
+    counted, ranges,
 };
 
 use crate::admin::Admin;
@@ -139,11 +140,6 @@ fn objects_line(status: &ClusterStatus) -> String {
     )
 }
 
-/// A number of things.
-pub fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
 /// Who tells all this, whether it leads, and how it stands with the metadata store.
 pub fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
     let CoordinatorStatus { name, leading, leader, metadata, metadata_problem, admin: _ } = coordinator;
@@ -170,19 +166,6 @@ fn owned(gateway: &GatewayStatusEntry) -> String {
     });
     let tenures: Vec<String> = tenures.collect();
     if tenures.is_empty() { "nothing".to_owned() } else { tenures.join("; ") }
-}
-
-/// Numbers in order, as `0-3,7`.
-fn ranges(numbers: &[u16]) -> String {
-    let mut ranges: Vec<(u16, u16)> = Vec::new();
-    for &number in numbers {
-        match ranges.last_mut().filter(|(_, last)| *last + 1 == number) {
-            Some((_, last)) => *last = number,
-            None => ranges.push((number, number)),
-        }
-    }
-    let text = |(first, last): (u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
-    ranges.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 /// None: no chunk is, as far as is known.

@@ -15,7 +15,9 @@
 use std::collections::BTreeSet;
 
 use shorttail_units::Now;
-use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeSeen, NodeState, Refusal, TenureState};
+use shorttail_wire::control::{
+    DrainStatus, FromCoordinator, NodeSeen, NodeState, Refusal, TenureState, counted, counted_are,
+};
 
 use crate::coordinator::Coordinator;
 use crate::lifecycle::Event;
@@ -82,7 +84,7 @@ impl Coordinator {
         self.persist();
         self.forget_counts_of(id);
         self.mark_view_changed();
-        let chunks = chunk_count(self.chunks_held(id));
+        let chunks = counted(self.chunks_held(id), "chunk");
         Ok(match cancel {
             true => format!("node {id} is used again"),
             false => format!("node {id} drains: {chunks} to go elsewhere"),
@@ -142,7 +144,7 @@ impl Coordinator {
         (holds && is_some_lost && self.do_owners_count_nothing(id)).then(|| {
             format!(
                 "{} left of stripes that are lost, until all is flushed: `shorttail remove node {id} --lost` takes the node out",
-                remains(self.chunks_held(id))
+                counted_are(self.chunks_held(id), "chunk")
             )
         })
     }
@@ -225,7 +227,7 @@ impl Coordinator {
         match lost {
             false if is_alive && !(self.is_draining(id) && is_empty) => {
                 let count = self.chunks_held(id);
-                let held = chunk_count(count);
+                let held = counted(count, "chunk");
                 if let Some(remains) = self.remains_problem(id).filter(|_| self.is_draining(id)) {
                     return Err(format!("node {id} is not empty: {remains}"));
                 }
@@ -328,14 +330,4 @@ impl Coordinator {
             self.persist();
         }
     }
-}
-
-/// For people.
-fn remains(count: u64) -> String {
-    format!("{} {}", chunk_count(count), if count == 1 { "is" } else { "are" })
-}
-
-/// For people.
-fn chunk_count(count: u64) -> String {
-    if count == 1 { "1 chunk".to_owned() } else { format!("{count} chunks") }
 }

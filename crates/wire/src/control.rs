@@ -33,6 +33,7 @@ mod tenure;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub use status::{
     MoveStatus, NodeSeen, NodeStatus, NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals, TenureStatusEntry,
 };
 pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter};
+pub use told::{counted, counted_are, ranges};
 
 use shorttail_units::{Incarnation, NodeId};
 

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use shorttail_server::config::Address;
 use shorttail_server::control::read_status;
-use shorttail_wire::control::{ClusterStatus, HEARTBEAT_MS, NodeState, RepairStatus};
+use shorttail_wire::control::{ClusterStatus, HEARTBEAT_MS, NodeState, RepairStatus, counted, counted_are};
 
-use crate::status::{counted, rounded};
+use crate::status::rounded;
 
 /// Between two looks: members tell no sooner.
 const PAUSE: Duration = Duration::from_millis(HEARTBEAT_MS);
@@ -88,7 +88,7 @@ impl Repairs {
                 Phase::Whole
             }
             Phase::Missing(before) if repair.chunks_missing > 0 && is_rebuilding(status, before) => {
-                lines.push(format!("{} being rebuilt", are(repair.chunks_missing)));
+                lines.push(format!("{} being rebuilt", counted_are(repair.chunks_missing, "chunk")));
                 Phase::Rebuilding { before, since: now, until: now }
             }
             Phase::Rebuilding { before, since, .. } if repair.chunks_missing > 0 => {
@@ -159,10 +159,6 @@ fn is_whole(status: &ClusterStatus) -> bool {
 
 fn is_rebuilding(status: &ClusterStatus, before: Before) -> bool {
     status.repair.seconds_left.is_some() || status.repair.chunks_rebuilt_total > before.chunks
-}
-
-fn are(chunks: u64) -> String {
-    format!("{} {}", counted(chunks, "chunk"), if chunks == 1 { "is" } else { "are" })
 }
 
 #[cfg(test)]

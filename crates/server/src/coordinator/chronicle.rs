@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use shorttail_coordinator::Problem;
 use shorttail_coordinator::limits::DEAD_AFTER_MS;
-use shorttail_wire::control::{NodeEntry, NodeState, View};
+use shorttail_wire::control::{NodeEntry, NodeState, View, ranges};
 
 /// Lines about one node, or one kind of problem, that are said one after the other; then one in each pause.
 const LINES_OF_ONE: u32 = 6;
@@ -350,7 +350,7 @@ impl Line {
             Line::Nodes { change, ids, left_out, alive } => {
                 let who = match ids.as_slice() {
                     [id] => format!("node {id} {}", change.told(false)),
-                    ids => format!("nodes {} {}", listed(ids), change.told(true)),
+                    ids => format!("nodes {} {}", ranges(ids), change.told(true)),
                 };
                 say!(alive, changes_left_out = shown(*left_out), "{who}");
             }
@@ -366,7 +366,7 @@ impl Line {
                     Some(before) if *is_planned => format!("was handed partitions by gateway {before}"),
                     Some(before) => format!("takes over partitions of gateway {before}"),
                 };
-                say!(partitions = listed(partitions), changes_left_out = shown(*left_out), "gateway {now} {what}");
+                say!(partitions = ranges(partitions), changes_left_out = shown(*left_out), "gateway {now} {what}");
             }
             Line::ProblemBegan { kind, text, left_out } => {
                 say!(kind, changes_left_out = shown(*left_out), "problem: {text}");
@@ -396,16 +396,6 @@ impl NodeChange {
 /// A field that is there if it says something.
 fn shown(count: u64) -> Option<u64> {
     (count > 0).then_some(count)
-}
-
-/// Numbers in order, as `0-3,7`.
-fn listed(ids: &[u16]) -> String {
-    let runs = ids.chunk_by(|one, next| one.checked_add(1) == Some(*next));
-    let text = |run: &[u16]| match run {
-        [first, .., last] => format!("{first}-{last}"),
-        _ => run.iter().map(u16::to_string).collect(),
-    };
-    runs.map(text).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
