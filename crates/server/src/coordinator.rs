@@ -20,7 +20,6 @@ pub(crate) mod tests;
 mod turned_away;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
-use crate::net::{Accepting, Listener, OtherEnd};
+use crate::net::{self, Accepting, Listener, OtherEnd};
 use chronicle::Chronicle;
 use connection::{Connection, FIRST_BYTES_MAX, ReadEnd};
 use desk::Question;
@@ -181,10 +180,7 @@ impl Server {
         while !self.stopper.is_stopping() {
             settling.check();
             let timeout = self.until_deadline();
-            match self.poll.poll(&mut events, timeout) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result.context("epoll failed")?,
-            }
+            net::poll(&mut self.poll, &mut events, timeout).context("epoll failed")?;
             while let Some(news) = self.keeper.poll_news() {
                 self.handle_news(news?)?;
             }

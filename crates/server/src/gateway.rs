@@ -40,7 +40,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, LeaseConfig, WhenFull};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::roster::{Kind, Roster};
@@ -55,7 +54,7 @@ use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
-use crate::net::{Inbox, Listener, Outlet};
+use crate::net::{self, Listener, Outlet};
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
 pub(crate) use neighbours::Identity;
@@ -385,14 +384,7 @@ pub(crate) fn start_cores(
     policies: PolicyDesk,
 ) -> anyhow::Result<Cores> {
     let clock = Clock::start();
-    let mut waiting = Vec::new();
-    let mut outlets = Vec::new();
-    for _ in 0..core_count {
-        let poll = Poll::new()?;
-        let (inbox, outlet) = Inbox::new(&poll, core::INBOX)?;
-        waiting.push((poll, inbox));
-        outlets.push(outlet);
-    }
+    let (waiting, outlets) = net::inboxes(core_count, core::INBOX)?;
     let totals = Arc::new(Totals::default());
     let tallies = Arc::new(Tallies::new(core_count));
     let roster = Arc::new(Roster::default());

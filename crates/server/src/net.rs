@@ -11,12 +11,14 @@ mod shortage;
 mod silence;
 mod socket;
 mod timer;
+mod waiting;
 
 pub use accepting::Accepting;
-pub use inbox::{Inbox, Outlet};
+pub use inbox::{Inbox, Outlet, inboxes};
 pub use link::{Intake, Link, ReadEnd, drop_sent};
 pub use patience::{ASK_US_MAX, Patience};
 pub use shortage::Shortage;
 pub use silence::OtherEnd;
 pub use socket::{Listener, Stream};
 pub use timer::Timer;
+pub use waiting::{poll, until};

@@ -29,7 +29,7 @@ use crate::control::{
     ControlError, ControlEvent, NodeControl, Obey, Obeyed, fresh_incarnation, log_not_let_in, start_node,
 };
 use crate::near;
-use crate::net::{Inbox, Listener, Outlet};
+use crate::net::{self, Inbox, Listener, Outlet};
 use background::{Background, INBOX as BACKGROUND_INBOX};
 use beside::AllBeside;
 use chaos::OrderDesk;
@@ -214,14 +214,7 @@ fn start_cores(
     memory: Option<&Memory>,
 ) -> anyhow::Result<Cores> {
     let core_count = u16::try_from(config.threads).context("threads")?;
-    let mut polls: Vec<(Poll, Inbox<ToNodeCore>)> = Vec::new();
-    let mut outlets: Vec<Outlet<ToNodeCore>> = Vec::new();
-    for _ in 0..core_count {
-        let poll = Poll::new()?;
-        let (inbox, outlet) = Inbox::new(&poll, INBOX)?;
-        polls.push((poll, inbox));
-        outlets.push(outlet);
-    }
+    let (polls, outlets) = net::inboxes(config.threads, INBOX)?;
     let is_local = matches!(listener, Listener::Unix(..));
     let mut listener = Some(listener);
     let (mut all_gauges, mut all_beside) = (Vec::new(), AllBeside::new()?);

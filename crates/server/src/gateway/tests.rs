@@ -1,11 +1,12 @@
 //! What a gateway tells of its cores, with cores that do as the test says.
 
-use mio::Token;
+use mio::{Poll, Token};
 use shorttail_units::Incarnation;
 use shorttail_wire::control::{GatewayEntry, TenureState};
 
 use super::limits::REPORT_US_MAX;
 use super::*;
+use crate::net::Inbox;
 
 /// Cores whose inboxes nobody reads.
 struct Idle {
@@ -15,14 +16,7 @@ struct Idle {
 
 impl Idle {
     fn new(core_count: usize) -> Self {
-        let mut inboxes = Vec::new();
-        let mut outlets = Vec::new();
-        for _ in 0..core_count {
-            let poll = Poll::new().expect("an epoll instance");
-            let (inbox, outlet) = Inbox::new(&poll, Token(0)).expect("an event descriptor");
-            inboxes.push((poll, inbox));
-            outlets.push(outlet);
-        }
+        let (inboxes, outlets) = net::inboxes(core_count, Token(0)).expect("event descriptors");
         let published = Published {
             clock: Clock::start(),
             gauges: (0..core_count).map(|_| Arc::default()).collect(),

@@ -39,6 +39,24 @@ impl<T> Inbox<T> {
     }
 }
 
+/// Of loops: what each waits with, and how to reach it.
+type Inboxes<T> = (Vec<(Poll, Inbox<T>)>, Vec<Outlet<T>>);
+
+/// For so many loops.
+///
+/// # Errors
+/// When the system gives no event descriptors.
+pub fn inboxes<T>(count: usize, token: Token) -> io::Result<Inboxes<T>> {
+    let (mut polls, mut outlets) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let poll = Poll::new()?;
+        let (inbox, outlet) = Inbox::new(&poll, token)?;
+        polls.push((poll, inbox));
+        outlets.push(outlet);
+    }
+    Ok((polls, outlets))
+}
+
 impl<T> Outlet<T> {
     /// Sends without waking: several messages of a turn share one [`Outlet::wake`].
     pub fn put(&self, message: T) {

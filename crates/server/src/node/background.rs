@@ -27,7 +27,7 @@ use super::core::ToNodeCore;
 use super::peers::{Addresses, Peers, peer_of};
 use crate::clock::Clock;
 use crate::near;
-use crate::net::{Inbox, Link, Outlet, ReadEnd, Stream};
+use crate::net::{self, Inbox, Link, Outlet, ReadEnd, Stream};
 pub use class::Returned;
 use class::Watch;
 
@@ -157,10 +157,7 @@ impl Background {
     /// When the system's polling fails.
     pub fn turn(&mut self, wait: Duration) -> io::Result<bool> {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        match self.poll.poll(&mut events, Some(wait)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
-            result => result?,
-        }
+        net::poll(&mut self.poll, &mut events, Some(wait))?;
         let mut has_worked = events.iter().any(|event| event.token() != INBOX);
         for event in &events {
             match (event.token(), peer_of(event.token())) {
@@ -189,10 +186,9 @@ impl Background {
     fn wait(&self) -> Duration {
         let dues = [self.rebuilds.deadline_us(), self.rebuilt_due_us];
         let Some(due_us) = dues.into_iter().flatten().min() else { return WAIT_MAX };
-        match due_us.saturating_sub(self.clock.now().mono_us) {
-            0 => Duration::ZERO,
-            // One millisecond is the granularity of epoll.
-            wait_us => Duration::from_micros(wait_us.max(1000)).min(WAIT_MAX),
+        match self.clock.now().mono_us {
+            now_us if now_us >= due_us => Duration::ZERO,
+            now_us => net::until(due_us, now_us).min(WAIT_MAX),
         }
     }
 

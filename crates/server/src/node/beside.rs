@@ -21,6 +21,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::STACK_BYTES;
 use super::background::{Background, Returned, Watcher};
+use crate::net;
 
 struct Beside {
     watcher: Watcher,
@@ -72,10 +73,7 @@ impl AllBeside {
     /// # Errors
     /// When the system's polling fails.
     pub fn watch(&mut self, longest: Duration) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, Some(longest)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
-        }
+        net::poll(&mut self.poll, &mut self.events, Some(longest))?;
         for place in 0..self.all.len() {
             match self.all[place].watcher.look() {
                 Some(Returned { work, starves: true }) => {

@@ -16,7 +16,7 @@ use super::background::{FromBackground, ToBackground};
 use super::chaos::{CoreChaos, CoreOrder};
 use super::peers::Addresses;
 use crate::clock::Clock;
-use crate::net::{Accepting, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Stream};
+use crate::net::{self, Accepting, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Stream};
 use crate::scheduling;
 
 pub const INBOX: Token = Token(0);
@@ -142,10 +142,7 @@ impl Core {
         let mut events = Events::with_capacity(256);
         while !self.is_stopped {
             let wait = self.wait();
-            match self.poll.poll(&mut events, Some(wait)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result?,
-            }
+            net::poll(&mut self.poll, &mut events, Some(wait))?;
             for session in std::mem::take(&mut self.unread) {
                 self.read(session);
             }
@@ -178,8 +175,7 @@ impl Core {
         }
         let accepting = self.listener.as_ref().and_then(Accepting::due_us);
         let Some(due_us) = self.node.poll_deadline().into_iter().chain(accepting).min() else { return WAIT_MAX };
-        // One millisecond is the granularity of epoll; waiting a little too long is harmless, spinning is not.
-        Duration::from_micros(due_us.saturating_sub(self.clock.now().mono_us).max(1000)).min(WAIT_MAX)
+        net::until(due_us, self.clock.now().mono_us).min(WAIT_MAX)
     }
 
     fn accept(&mut self) {

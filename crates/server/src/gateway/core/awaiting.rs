@@ -6,10 +6,10 @@
 use std::io;
 use std::time::Duration;
 
-use mio::{Events, Poll};
+use mio::Events;
 
 use super::Core;
-use crate::net::ASK_US_MAX;
+use crate::net::{self, ASK_US_MAX};
 
 impl Core {
     /// Waits until something arrived or is due, asleep or asking (see [`Patience`](crate::net::Patience)).
@@ -21,14 +21,14 @@ impl Core {
                 // A client on this processor goes first: it has a reply to take, or something to ask.
                 std::thread::yield_now();
             }
-            return poll(&mut self.poll, events, Duration::ZERO);
+            return net::poll(&mut self.poll, events, Some(Duration::ZERO));
         }
         let began_us = self.clock.now().mono_us;
         let mut now_us = began_us;
         while self.patience.asks() && now_us - began_us <= ASK_US_MAX {
             // Whoever is to answer may need this very core; and what arrives together costs less.
             std::thread::yield_now();
-            poll(&mut self.poll, events, Duration::ZERO)?;
+            net::poll(&mut self.poll, events, Some(Duration::ZERO))?;
             if !events.is_empty() {
                 break;
             }
@@ -36,7 +36,7 @@ impl Core {
         }
         if events.is_empty() || !self.patience.asks() {
             let wait = self.wait(now_us);
-            poll(&mut self.poll, events, wait)?;
+            net::poll(&mut self.poll, events, Some(wait))?;
         }
         self.patience.waited(self.clock.now().mono_us - began_us);
         Ok(())
@@ -55,18 +55,6 @@ impl Core {
     fn wait(&self, now_us: u64) -> Duration {
         let engines = self.exchange.tenures.iter().filter_map(|tenure| tenure.engine.poll_deadline());
         let due_us = engines.min().unwrap_or(u64::MAX).min(self.housekeeping_us);
-        // One millisecond is the granularity of epoll; waiting a little too long is harmless, spinning is not.
-        Duration::from_micros(due_us.saturating_sub(now_us).max(1000))
-    }
-}
-
-/// A signal ends a wait like an event does.
-fn poll(poll: &mut Poll, events: &mut Events, wait: Duration) -> io::Result<()> {
-    match poll.poll(events, Some(wait)) {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            events.clear();
-            Ok(())
-        }
-        result => result,
+        net::until(due_us, now_us)
     }
 }
