@@ -33,7 +33,7 @@ use super::limits::{
 use super::peers::SESSION_TOKENS_END;
 use super::waiting::{Lane, WAIT_US_MAX, Waiter};
 use crate::config::Address;
-use crate::net::{Link, ReadEnd, Shortage, Stream};
+use crate::net::{Link, ReadEnd, Saying, Shortage, Stream};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +99,8 @@ struct Neighbour {
     paces: BTreeMap<Lane, Pace>,
     retry_us: u64,
     wait_us: u64,
-    /// When it was last said in the log that it refuses this one.
-    refusal_told_us: Option<u64>,
+    /// In the log, that it refuses this one.
+    refusal_saying: Saying,
 }
 
 /// Between two lines in the log that the same gateway refuses this one.
@@ -339,7 +339,7 @@ impl Neighbour {
             paces: BTreeMap::new(),
             retry_us: 0,
             wait_us: CONNECT_FIRST_US,
-            refusal_told_us: None,
+            refusal_saying: Saying::default(),
         }
     }
 
@@ -415,9 +415,8 @@ impl Neighbour {
 
     /// It is tried again every half second, and says the same.
     fn tell_refusal(&mut self, now_us: u64, gateway: u16, refusal: &Refusal) {
-        if self.refusal_told_us.is_none_or(|told_us| now_us >= told_us + REFUSAL_TOLD_EVERY_US) {
+        if self.refusal_saying.is_due(now_us, REFUSAL_TOLD_EVERY_US) {
             tracing::error!(gateway, %refusal, "another gateway does not answer this one");
-            self.refusal_told_us = Some(now_us);
         }
     }
 

@@ -7,6 +7,8 @@
 
 use std::io::{self, ErrorKind};
 
+use super::Saying;
+
 /// Microseconds until it is looked again: hardly noticed by who waits, and few system calls.
 const AGAIN_US: u64 = 100_000;
 
@@ -20,12 +22,12 @@ pub struct Accepting<L> {
     whom: &'static str,
     /// Some may wait of whom no event tells any more.
     due_us: Option<u64>,
-    told_us: Option<u64>,
+    saying: Saying,
 }
 
 impl<L> Accepting<L> {
     pub fn new(listener: L, whom: &'static str) -> Self {
-        Accepting { listener, whom, due_us: None, told_us: None }
+        Accepting { listener, whom, due_us: None, saying: Saying::default() }
     }
 
     /// The next who waits; `None`: nobody, or it is to be looked again.
@@ -66,8 +68,7 @@ impl<L> Accepting<L> {
 
     /// It failed for a reason that lasts.
     pub fn tell(&mut self, now_us: u64, error: &io::Error) {
-        if self.told_us.is_none_or(|told_us| now_us >= told_us + TELL_US) {
-            self.told_us = Some(now_us);
+        if self.saying.is_due(now_us, TELL_US) {
             tracing::warn!(%error, whom = self.whom, "cannot accept a connection: who comes waits");
         }
     }
@@ -99,11 +100,11 @@ mod tests {
         let mut accepting = Accepting::new(RefCell::new(script), "somebody");
         assert_eq!([next(&mut accepting, 5), next(&mut accepting, 5)], [Some(1), None]);
         let due_us = 5 + AGAIN_US;
-        assert_eq!((accepting.due_us(), accepting.told_us), (Some(due_us), Some(5)));
+        assert_eq!((accepting.due_us(), accepting.saying.said_us), (Some(due_us), Some(5)));
         assert!(!accepting.is_due(due_us - 1) && accepting.is_due(due_us));
         assert_eq!(next(&mut accepting, due_us), None);
         assert_eq!(accepting.due_us(), Some(due_us + AGAIN_US), "again and again");
-        assert_eq!(accepting.told_us, Some(5), "it is told once");
+        assert_eq!(accepting.saying.said_us, Some(5), "it is told once");
         assert_eq!([next(&mut accepting, 9_000_000), next(&mut accepting, 9_000_000)], [Some(2), None]);
         assert!(!accepting.is_due(u64::MAX), "nobody is left");
     }
@@ -119,7 +120,7 @@ mod tests {
     fn what_goes_on_is_told_now_and_then() {
         let mut accepting = Accepting::new(RefCell::new((0..3).map(|_| no_files()).collect()), "somebody");
         for (now_us, told_us) in [(7, 7), (6 + TELL_US, 7), (7 + TELL_US, 7 + TELL_US)] {
-            assert_eq!((next(&mut accepting, now_us), accepting.told_us), (None, Some(told_us)));
+            assert_eq!((next(&mut accepting, now_us), accepting.saying.said_us), (None, Some(told_us)));
         }
     }
 }

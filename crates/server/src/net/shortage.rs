@@ -5,12 +5,14 @@
 
 use std::io;
 
+use super::Saying;
+
 /// Microseconds between two complaints: each attempt fails until files are there.
 const TELL_US: u64 = 60_000_000;
 
 #[derive(Debug, Default)]
 pub struct Shortage {
-    told_us: Option<u64>,
+    saying: Saying,
 }
 
 impl Shortage {
@@ -24,12 +26,7 @@ impl Shortage {
     }
 
     fn is_news(&mut self, now_us: u64, error: &io::Error) -> bool {
-        let is_news = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-            && self.told_us.is_none_or(|told_us| now_us >= told_us + TELL_US);
-        if is_news {
-            self.told_us = Some(now_us);
-        }
-        is_news
+        matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) && self.saying.is_due(now_us, TELL_US)
     }
 }
 

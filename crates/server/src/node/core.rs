@@ -16,7 +16,7 @@ use super::background::{FromBackground, ToBackground};
 use super::chaos::{CoreChaos, CoreOrder};
 use super::peers::Addresses;
 use crate::clock::Clock;
-use crate::net::{self, Accepting, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Stream};
+use crate::net::{self, Accepting, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Saying, Stream};
 use crate::scheduling;
 
 pub const INBOX: Token = Token(0);
@@ -78,8 +78,8 @@ pub struct Core {
     unread: BTreeSet<usize>,
     touched: Vec<usize>,
     scratch: Vec<u8>,
-    /// When it was told last that the file system is full, in microseconds.
-    full_told_us: Option<u64>,
+    /// That the file system is full.
+    full_saying: Saying,
     /// Only in nodes that obey orders to be faulty.
     chaos: Option<CoreChaos>,
     is_stopped: bool,
@@ -114,7 +114,7 @@ impl Core {
             unread: BTreeSet::new(),
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
-            full_told_us: None,
+            full_saying: Saying::default(),
             chaos: None,
             is_stopped: false,
         })
@@ -291,9 +291,7 @@ impl Core {
     }
 
     fn tell_if_full(&mut self, now_us: u64) {
-        let is_told = self.full_told_us.is_some_and(|told_us| now_us < told_us + FULL_TOLD_US);
-        if self.node.is_short_of_pages() && !is_told {
-            self.full_told_us = Some(now_us);
+        if self.node.is_short_of_pages() && self.full_saying.is_due(now_us, FULL_TOLD_US) {
             let place =
                 if self.node.outlives_process() { "the file system of --memory-file" } else { "the machine's memory" };
             tracing::warn!("{place} is full: no more chunks are taken than it has room for");

@@ -256,7 +256,7 @@ fn that_another_gateway_refuses_this_one_is_said_once_in_a_while() {
     let refusal = Refusal::OtherCluster(9);
     let told = [0, REFUSAL_TOLD_EVERY_US - 1, REFUSAL_TOLD_EVERY_US].map(|now_us| {
         neighbour.tell_refusal(now_us, 1, &refusal);
-        neighbour.refusal_told_us
+        neighbour.refusal_saying.said_us
     });
     assert_eq!(told, [0, 0, REFUSAL_TOLD_EVERY_US].map(Some));
 }
