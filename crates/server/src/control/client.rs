@@ -12,6 +12,7 @@ use shorttail_wire::control::{
 
 use super::at_hand::AtHand;
 use super::backoff::Backoff;
+use super::is_ended;
 use super::look_up::LookUp;
 use super::role::{HURRIED, Role};
 use super::search::{Answer, Search};
@@ -274,12 +275,6 @@ enum End {
     HungUp,
 }
 
-/// Why there is no welcome.
-enum NotWelcome {
-    Refused(Refusal),
-    HungUp,
-}
-
 /// Why a registered connection is not served any more.
 enum Left<W> {
     Broken,
@@ -389,8 +384,7 @@ impl<R: Role> Worker<R> {
     fn connect_and_serve(&mut self) -> io::Result<End> {
         let (mut stream, mut welcome) = match self.register(self.current)? {
             Ok(registered) => registered,
-            Err(NotWelcome::Refused(refusal)) => return Ok(End::Refused(refusal)),
-            Err(NotWelcome::HungUp) => return Ok(End::HungUp),
+            Err(end) => return Ok(end),
         };
         loop {
             R::remember(&mut self.registration, &welcome);
@@ -428,7 +422,7 @@ impl<R: Role> Worker<R> {
     }
 
     /// Connects to the coordinator at this place of the list, and says who this is.
-    fn register(&mut self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), NotWelcome>> {
+    fn register(&mut self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), End>> {
         let was_in_vain = std::mem::replace(&mut self.in_vain[place], true);
         if was_in_vain {
             // It may have moved, or another one of its name lead.
@@ -439,7 +433,7 @@ impl<R: Role> Worker<R> {
         self.shared.lock().closer = Some(stream.closer()?);
         let sent = stream.send(&R::register(self.registration.clone()));
         let answer = match sent.and_then(|()| stream.receive()) {
-            Err(error) if is_hung_up(&error) => return Ok(Err(NotWelcome::HungUp)),
+            Err(error) if is_ended(&error) => return Ok(Err(End::HungUp)),
             answer => answer?,
         };
         match R::welcome(answer) {
@@ -447,7 +441,7 @@ impl<R: Role> Worker<R> {
                 self.in_vain[place] = false;
                 Ok(Ok((stream, welcome)))
             }
-            Err(FromCoordinator::Refused(refusal)) => Ok(Err(NotWelcome::Refused(refusal))),
+            Err(FromCoordinator::Refused(refusal)) => Ok(Err(End::Refused(refusal))),
             Err(_) => Err(io::Error::other("the coordinator answered something else")),
         }
     }
@@ -513,10 +507,6 @@ impl<R: Role> Worker<R> {
         }
         Ok(Left::Broken)
     }
-}
-
-fn is_hung_up(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
