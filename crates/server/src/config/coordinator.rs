@@ -14,7 +14,7 @@ use super::limits::{GATEWAY_COUNT_MAX, GATEWAY_THREAD_COUNT_MAX, NODE_COUNT_MAX,
 use super::metadata::{MetadataOptions, MetadataPlace, MetadataSpec};
 use super::quantity::parse_seconds;
 use super::sidestep::Text;
-use super::{merge, take_live};
+use super::{merge, pick, take_live};
 
 /// Configuration of the coordinator, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,13 +156,9 @@ impl CoordinatorOptions {
         if self.dir.is_some() && self.metadata.is_some() {
             return Err(ConfigError::setting("coordinator", "dir", "says the same as --metadata file:DIR; give one"));
         }
-        let metadata = MetadataOptions {
-            metadata: self.metadata,
-            metadata_prefix: self.metadata_prefix,
-            metadata_auth_file: self.metadata_auth_file,
-            metadata_tls: self.metadata_tls,
-            metadata_poll: self.metadata_poll,
-        };
+        let metadata = pick! { self, MetadataOptions {
+            metadata, metadata_prefix, metadata_auth_file, metadata_tls, metadata_poll
+        }};
         let gateway_threads = self.gateway_threads.unwrap_or(1);
         Ok(CoordinatorConfig {
             listen: self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into())),

@@ -21,7 +21,7 @@ use super::node::ClusterName;
 use super::quantity::parse_seconds;
 use super::sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 use super::size::Size;
-use super::{by_text, merge, take_live};
+use super::{by_text, merge, pick, take_live};
 
 /// Configuration of one gateway, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -351,18 +351,10 @@ impl GatewayOptions {
     }
 
     fn sidestep(&self) -> SidestepOptions {
-        SidestepOptions {
-            policy: self.policy,
-            read_sidestep: self.read_sidestep,
-            write_sidestep: self.write_sidestep,
-            small_write: self.small_write,
-            update: self.update,
-            hedge: self.hedge,
-            hedge_budget: self.hedge_budget,
-            detector: self.detector,
-            slice: self.slice,
-            fail_slow_above: self.fail_slow_above,
-        }
+        pick! { self, SidestepOptions {
+            policy, read_sidestep, write_sidestep, small_write, update, hedge, hedge_budget, detector, slice,
+            fail_slow_above
+        }}
     }
 
     fn membership(&self) -> Result<GatewayMembership, ConfigError> {

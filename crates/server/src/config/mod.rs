@@ -64,6 +64,14 @@ macro_rules! merge {
 }
 use merge;
 
+/// Takes the fields of the same names.
+macro_rules! pick {
+    ($from:expr, $type:ident { $($field:ident),* $(,)? }) => {
+        $type { $($field: $from.$field),* }
+    };
+}
+use pick;
+
 /// A file says it in the words of a flag: as its `FromStr` takes them.
 macro_rules! by_text {
     ($type:ident) => {

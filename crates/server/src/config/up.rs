@@ -27,7 +27,7 @@ use super::node::{NODE_MEMORY_DEFAULT, SCRUB_BANDWIDTH_DEFAULT, check_memory, ch
 use super::quantity::parse_seconds;
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
-use super::{by_text, merge, take_live};
+use super::{by_text, merge, pick, take_live};
 
 /// Configuration of a local cluster, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -340,13 +340,9 @@ impl UpOptions {
         }
         let within_bounds = |partitions| within("up", "partitions", partitions, 1, PARTITION_COUNT_MAX);
         let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
-        let metadata = MetadataOptions {
-            metadata: self.metadata,
-            metadata_prefix: self.metadata_prefix,
-            metadata_auth_file: self.metadata_auth_file,
-            metadata_tls: self.metadata_tls,
-            metadata_poll: self.metadata_poll,
-        };
+        let metadata = pick! { self, MetadataOptions {
+            metadata, metadata_prefix, metadata_auth_file, metadata_tls, metadata_poll
+        }};
         metadata.clone().resolve("up", None)?;
         Ok(UpConfig {
             node_count,
@@ -394,18 +390,10 @@ impl UpOptions {
     }
 
     fn sidestep(&self) -> SidestepOptions {
-        SidestepOptions {
-            policy: self.policy,
-            read_sidestep: self.read_sidestep,
-            write_sidestep: self.write_sidestep,
-            small_write: self.small_write,
-            update: self.update,
-            hedge: self.hedge,
-            hedge_budget: self.hedge_budget,
-            detector: self.detector,
-            slice: self.slice,
-            fail_slow_above: self.fail_slow_above,
-        }
+        pick! { self, SidestepOptions {
+            policy, read_sidestep, write_sidestep, small_write, update, hedge, hedge_budget, detector, slice,
+            fail_slow_above
+        }}
     }
 }
 
