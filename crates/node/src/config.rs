@@ -2,7 +2,7 @@
 
 use shorttail_store::{NotesDamaged, StoreError};
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
-use shorttail_wire::node::{Hello, NodeRequest, PROTOCOL_VERSION, Refusal};
+use shorttail_wire::node::{Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal};
 
 use crate::limits::AUTH_BYTES_MAX;
 use crate::rebuild::PeerId;
@@ -53,6 +53,22 @@ impl NodeConfig {
         let mut bytes = Vec::new();
         NodeRequest::Peer(hello).encode(0, &mut bytes);
         bytes
+    }
+
+    /// What a greeting is answered with, whoever greets.
+    pub(crate) fn hello_reply(&self) -> HelloReply {
+        HelloReply {
+            version: PROTOCOL_VERSION,
+            cluster: self.cluster,
+            node: self.node,
+            incarnation: self.incarnation,
+            core_count: self.core_count,
+            memory_bytes: self.memory_bytes as u64,
+            used_bytes: 0,
+            held_bytes: 0,
+            near: None,
+            ring: None,
+        }
     }
 
     /// Is a greeting one for this core? If not, why, and the detail of that refusal.

@@ -23,8 +23,7 @@ use shorttail_store::limits::{BLOCK_BYTES, HEADER_BYTES};
 use shorttail_store::{ChunkStore, ChunkView, NearReader, read_sealed};
 use shorttail_units::{OpNumber, StripeId};
 use shorttail_wire::node::{
-    FRAME_HEADER_BYTES, Frame, HelloReply, InspectReport, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION,
-    Refusal, next_frame,
+    FRAME_HEADER_BYTES, Frame, HelloReply, InspectReport, NearMemory, NodeReply, NodeRequest, Refusal, next_frame,
 };
 
 use crate::config::NodeConfig;
@@ -300,18 +299,7 @@ impl Session {
         }
         self.is_greeted = true;
         // How full this node is concerns owners only.
-        let reply = HelloReply {
-            version: PROTOCOL_VERSION,
-            cluster: config.cluster,
-            node: config.node,
-            incarnation: config.incarnation,
-            core_count: config.core_count,
-            memory_bytes: config.memory_bytes as u64,
-            used_bytes: 0,
-            held_bytes: 0,
-            near: near.cloned(),
-            ring: None,
-        };
+        let reply = HelloReply { near: near.cloned(), ..config.hello_reply() };
         self.reply(frame.tag, &NodeReply::Hello(reply), &mut Vec::new());
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
 use shorttail_units::{Epoch, Now, PartitionId, StripeId};
 use shorttail_wire::node::{
-    Frame, FrameError, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
+    Frame, FrameError, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, Refusal, next_frame,
 };
 
 use crate::config::{NodeConfig, NodeError};
@@ -538,16 +538,12 @@ impl Node {
         };
         let reply = match accepted {
             Ok(()) => NodeReply::Hello(HelloReply {
-                version: PROTOCOL_VERSION,
-                cluster: self.config.cluster,
-                node: self.config.node,
-                incarnation: self.config.incarnation,
-                core_count: self.config.core_count,
                 memory_bytes: self.holdings.store.chunk_limit_bytes() as u64,
                 used_bytes: self.holdings.chunk_taken_bytes(),
                 held_bytes: self.used_bytes(),
                 near: self.near.clone().filter(|_| is_owner),
                 ring: ring_at.filter(|_| ring.is_some()),
+                ..self.config.hello_reply()
             }),
             Err((refusal, detail)) => NodeReply::Refused { refusal, detail },
         };
