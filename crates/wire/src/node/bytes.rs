@@ -1,5 +1,7 @@
 //! Little-endian reading and writing with bounds; the only place that slices a body.
 
+use shorttail_units::{Epoch, OpNumber, StripeId};
+
 use super::FrameError;
 
 /// In the place of a position in a node's memory that is not known.
@@ -45,6 +47,28 @@ impl<'a> Reader<'a> {
 
     pub fn position(&mut self) -> Result<Option<u64>, FrameError> {
         self.u64().map(|position| Some(position).filter(|&position| position != POSITION_UNKNOWN))
+    }
+
+    pub fn stripe(&mut self) -> Result<StripeId, FrameError> {
+        self.u64().map(StripeId::from_raw)
+    }
+
+    pub fn epoch(&mut self) -> Result<Epoch, FrameError> {
+        let epoch = Epoch(self.u32()?);
+        if epoch > Epoch::MAX { Err(FrameError::Value("epoch")) } else { Ok(epoch) }
+    }
+
+    pub fn op(&mut self) -> Result<OpNumber, FrameError> {
+        self.u32().map(OpNumber)
+    }
+
+    /// Items up to the end.
+    pub fn rest_of<T>(&mut self, item: impl Fn(&mut Self) -> Result<T, FrameError>) -> Result<Vec<T>, FrameError> {
+        let mut items = Vec::new();
+        while !self.is_empty() {
+            items.push(item(self)?);
+        }
+        Ok(items)
     }
 
     /// Everything that is left.

@@ -223,14 +223,12 @@ impl Scanned {
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
         let mut scanned = Scanned { change: body.u64()?, is_complete: body.u8()? != 0, ..Scanned::default() };
         for _ in 0..body.u32()? {
-            scanned.freed.push(StripeId::from_raw(body.u64()?));
+            scanned.freed.push(body.stripe()?);
         }
         for _ in 0..body.u32()? {
-            scanned.undescribed.push((StripeId::from_raw(body.u64()?), PartitionId(body.u16()?)));
+            scanned.undescribed.push((body.stripe()?, PartitionId(body.u16()?)));
         }
-        while !body.is_empty() {
-            scanned.reports.push(ChunkReport::parse(body)?);
-        }
+        scanned.reports = body.rest_of(ChunkReport::parse)?;
         Ok(scanned)
     }
 }
@@ -304,15 +302,15 @@ impl<'a> NodeReply<'a> {
         let reply = match frame.kind {
             Self::HELLO => NodeReply::Hello(HelloReply::parse(&mut body)?),
             Self::DONE => NodeReply::Done { used_bytes: body.u64()?, held_bytes: body.u64()? },
-            Self::FENCED => NodeReply::Fenced { joined: StripeId::from_raw(body.u64()?) },
-            Self::ACKED => NodeReply::Acked { stripe: StripeId::from_raw(body.u64()?), op: OpNumber(body.u32()?) },
-            Self::DAMAGED => NodeReply::Damaged { stripe: StripeId::from_raw(body.u64()?) },
+            Self::FENCED => NodeReply::Fenced { joined: body.stripe()? },
+            Self::ACKED => NodeReply::Acked { stripe: body.stripe()?, op: body.op()? },
+            Self::DAMAGED => NodeReply::Damaged { stripe: body.stripe()? },
             Self::BYTES => NodeReply::Bytes(body.rest()),
             Self::LOCATED => NodeReply::Located { position: body.u64()? },
             Self::CHUNKS => NodeReply::Chunks(Scanned::parse(&mut body)?),
             Self::INSPECTED => NodeReply::Inspected(InspectReport::parse(&mut body)?),
             Self::REBUILT => {
-                let (stripe, source) = (StripeId::from_raw(body.u64()?), body.u8()?);
+                let (stripe, source) = (body.stripe()?, body.u8()?);
                 let position = body.position()?;
                 let source = (source != Self::NO_SOURCE).then_some(source);
                 let outcome = match frame.status {
@@ -406,10 +404,10 @@ impl ChunkReport {
             sealed: state & Self::SEALED != 0,
             damaged: state & Self::DAMAGED != 0,
             length: body.u32()?,
-            last: OpNumber(body.u32()?),
-            folded: OpNumber(body.u32()?),
+            last: body.op()?,
+            folded: body.op()?,
             close_epoch: Epoch(body.u32()?),
-            close_op: OpNumber(body.u32()?),
+            close_op: body.op()?,
             payload_crc: body.u32()?,
         })
     }
@@ -430,13 +428,12 @@ impl<'a> InspectReport<'a> {
 
     fn parse(body: &mut Reader<'a>) -> Result<Self, FrameError> {
         let report = ChunkReport::parse(body)?;
-        let mut raw = Vec::new();
-        while !body.is_empty() {
-            let (op, data_index) = (OpNumber(body.u32()?), body.u8()?);
+        let raw = body.rest_of(|body| {
+            let (op, data_index) = (body.op()?, body.u8()?);
             let (offset, length) = (body.u32()?, body.u32()?);
             let bytes_length = if body.u8()? == 0 { 0 } else { usize::try_from(length).unwrap_or(usize::MAX) };
-            raw.push(RawOp { op, data_index, offset, length, bytes: body.bytes(bytes_length)? });
-        }
+            Ok(RawOp { op, data_index, offset, length, bytes: body.bytes(bytes_length)? })
+        })?;
         Ok(InspectReport { report, raw })
     }
 }

@@ -360,92 +360,67 @@ impl<'a> NodeRequest<'a> {
     fn parse_body(kind: u8, body: &mut Reader<'a>) -> Result<Self, FrameError> {
         Ok(match kind {
             Self::HELLO => NodeRequest::Hello(Hello::parse(body)?),
-            Self::FENCE => {
-                NodeRequest::Fence { partition: body.u16()?, epoch: parse_epoch(body)?, next: parse_stripe(body)? }
-            }
+            Self::FENCE => NodeRequest::Fence { partition: body.u16()?, epoch: body.epoch()?, next: body.stripe()? },
             Self::OPEN => NodeRequest::Open(ChunkDescription::parse(body)?),
             Self::APPEND => NodeRequest::Append {
-                stripe: parse_stripe(body)?,
-                op: OpNumber(body.u32()?),
-                previous: OpNumber(body.u32()?),
-                stable: OpNumber(body.u32()?),
+                stripe: body.stripe()?,
+                op: body.op()?,
+                previous: body.op()?,
+                stable: body.op()?,
                 offset: body.u32()?,
                 data_index: body.u8()?,
                 bytes: body.rest(),
             },
-            Self::STABLE => NodeRequest::Stable { stripe: parse_stripe(body)?, stable: OpNumber(body.u32()?) },
-            Self::SEAL => NodeRequest::Seal {
-                stripe: parse_stripe(body)?,
-                last: OpNumber(body.u32()?),
-                chunk_last: OpNumber(body.u32()?),
-                sum: body.u32()?,
-            },
+            Self::STABLE => NodeRequest::Stable { stripe: body.stripe()?, stable: body.op()? },
+            Self::SEAL => {
+                NodeRequest::Seal { stripe: body.stripe()?, last: body.op()?, chunk_last: body.op()?, sum: body.u32()? }
+            }
             Self::FREE => NodeRequest::Free {
-                first: parse_stripe(body)?,
+                first: body.stripe()?,
                 count: body.u32()?,
-                epoch: parse_epoch(body)?,
-                partition: PartitionId(body.u16()?),
+                epoch: body.epoch()?,
+                partition: parse_partition(body)?,
                 up_to: Configuration::from_raw(body.u64()?),
             },
-            Self::LOCATE => NodeRequest::Locate { stripe: parse_stripe(body)? },
-            Self::READ_RECORD => NodeRequest::ReadRecord { stripe: parse_stripe(body)?, offset: body.u32()? },
+            Self::LOCATE => NodeRequest::Locate { stripe: body.stripe()? },
+            Self::READ_RECORD => NodeRequest::ReadRecord { stripe: body.stripe()?, offset: body.u32()? },
             Self::READ_RANGE => NodeRequest::ReadRange {
-                stripe: parse_stripe(body)?,
+                stripe: body.stripe()?,
                 offset: body.u32()?,
                 length: body.u32()?,
-                op: OpNumber(body.u32()?),
+                op: body.op()?,
             },
             Self::INSTALL => NodeRequest::Install { description: ChunkDescription::parse(body)?, bytes: body.rest() },
             Self::SCAN => NodeRequest::Scan {
                 since: body.u64()?,
-                after: parse_stripe(body)?,
+                after: body.stripe()?,
                 count: body.u16()?,
-                partitions: parse_partitions(body)?,
+                partitions: body.rest_of(parse_partition)?,
             },
-            Self::INSPECT => NodeRequest::Inspect { stripe: parse_stripe(body)? },
-            Self::CLOSE => NodeRequest::Close {
-                stripe: parse_stripe(body)?,
-                epoch: parse_epoch(body)?,
-                last: OpNumber(body.u32()?),
-            },
+            Self::INSPECT => NodeRequest::Inspect { stripe: body.stripe()? },
+            Self::CLOSE => NodeRequest::Close { stripe: body.stripe()?, epoch: body.epoch()?, last: body.op()? },
             Self::PING => NodeRequest::Ping,
             Self::PROBE_WRITE => NodeRequest::ProbeWrite,
             Self::RECONFIGURE => NodeRequest::Reconfigure {
-                stripe: parse_stripe(body)?,
-                epoch: parse_epoch(body)?,
+                stripe: body.stripe()?,
+                epoch: body.epoch()?,
                 configuration: Configuration::from_raw(body.u64()?),
                 members: Members::parse_rest(body)?,
             },
             Self::REBUILD => {
                 let description = ChunkDescription::parse(body)?;
-                let mut sources = Vec::new();
-                while !body.is_empty() {
-                    sources.push(Source::parse(body, &description)?);
-                }
+                let sources = body.rest_of(|body| Source::parse(body, &description))?;
                 NodeRequest::Rebuild { description, sources }
             }
             Self::PEER => NodeRequest::Peer(Hello::parse(body)?),
             Self::RENEW => {
-                let (epoch, lease_us) = (parse_epoch(body)?, body.u32()?);
-                NodeRequest::Renew { epoch, lease_us, partitions: parse_partitions(body)? }
+                let (epoch, lease_us) = (body.epoch()?, body.u32()?);
+                NodeRequest::Renew { epoch, lease_us, partitions: body.rest_of(parse_partition)? }
             }
-            Self::RELEASE => NodeRequest::Release { epoch: parse_epoch(body)?, partition: PartitionId(body.u16()?) },
+            Self::RELEASE => NodeRequest::Release { epoch: body.epoch()?, partition: parse_partition(body)? },
             other => return Err(FrameError::Kind(other)),
         })
     }
-}
-
-/// The rest of the body.
-fn parse_partitions(body: &mut Reader<'_>) -> Result<Vec<PartitionId>, FrameError> {
-    let mut partitions = Vec::new();
-    while !body.is_empty() {
-        partitions.push(PartitionId(body.u16()?));
-    }
-    Ok(partitions)
-}
-
-fn parse_stripe(body: &mut Reader<'_>) -> Result<StripeId, FrameError> {
-    body.u64().map(StripeId::from_raw)
 }
 
 /// A shape from its counts: data chunks, local parities, all parities.
@@ -453,9 +428,8 @@ fn parse_shape([data_count, local_count, parity_count]: [usize; 3]) -> Option<Co
     CodeShape::from_counts(data_count, local_count, parity_count.checked_sub(local_count)?).ok()
 }
 
-fn parse_epoch(body: &mut Reader<'_>) -> Result<Epoch, FrameError> {
-    let epoch = Epoch(body.u32()?);
-    if epoch > Epoch::MAX { Err(FrameError::Value("epoch")) } else { Ok(epoch) }
+fn parse_partition(body: &mut Reader<'_>) -> Result<PartitionId, FrameError> {
+    body.u16().map(PartitionId)
 }
 
 impl Hello {
@@ -484,7 +458,7 @@ impl Hello {
             cluster: ClusterId(body.u64()?),
             core: body.u16()?,
             owner: body.u32()?,
-            epoch: parse_epoch(body)?,
+            epoch: body.epoch()?,
             auth: body.rest().to_vec(),
         })
     }
@@ -500,10 +474,7 @@ impl Members {
     }
 
     fn parse_rest(body: &mut Reader<'_>) -> Result<Self, FrameError> {
-        let mut members = Vec::new();
-        while !body.is_empty() {
-            members.push(NodeId(body.u16()?));
-        }
+        let members = body.rest_of(|body| body.u16().map(NodeId))?;
         if members.len() > MEMBERS_MAX { Err(FrameError::Value("members")) } else { Ok(Members(members)) }
     }
 }
@@ -537,8 +508,8 @@ impl ChunkDescription {
     }
 
     pub(super) fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
-        let stripe = parse_stripe(body)?;
-        let epoch = parse_epoch(body)?;
+        let stripe = body.stripe()?;
+        let epoch = body.epoch()?;
         let chunk_bytes = body.u32()?;
         let partition = PartitionId(body.u16()?);
         let kind_and_local = body.u8()?;

@@ -38,7 +38,7 @@ pub fn count(out: &mut Vec<u8>, value: u64) {
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     // 24 bytes hold the length line and the line end.
     out.reserve(bytes.len() + 24);
-    length(out, b'$', bytes.len());
+    header(out, b'$', bytes.len());
     out.extend_from_slice(bytes);
     line_end(out);
 }
@@ -58,22 +58,22 @@ pub fn null_bytes(protocol: Protocol) -> &'static [u8] {
 
 /// Begins an array; `items` values follow.
 pub fn array(out: &mut Vec<u8>, items: usize) {
-    length(out, b'*', items);
+    header(out, b'*', items);
 }
 
 /// Begins a map; `pairs` times a key and a value follow. RESP2 knows only arrays.
 pub fn map(out: &mut Vec<u8>, protocol: Protocol, pairs: usize) {
     match protocol {
-        Protocol::Resp2 => length(out, b'*', pairs * 2),
-        Protocol::Resp3 => length(out, b'%', pairs),
+        Protocol::Resp2 => header(out, b'*', pairs * 2),
+        Protocol::Resp3 => header(out, b'%', pairs),
     }
 }
 
 /// Begins a set; `items` values follow. RESP2 knows only arrays.
 pub fn set(out: &mut Vec<u8>, protocol: Protocol, items: usize) {
     match protocol {
-        Protocol::Resp2 => length(out, b'*', items),
-        Protocol::Resp3 => length(out, b'~', items),
+        Protocol::Resp2 => header(out, b'*', items),
+        Protocol::Resp3 => header(out, b'~', items),
     }
 }
 
@@ -82,7 +82,7 @@ pub fn verbatim_text(out: &mut Vec<u8>, protocol: Protocol, text: &[u8]) {
     match protocol {
         Protocol::Resp2 => bulk(out, text),
         Protocol::Resp3 => {
-            length(out, b'=', text.len() + 4);
+            header(out, b'=', text.len() + 4);
             out.extend_from_slice(b"txt:");
             out.extend_from_slice(text);
             line_end(out);
@@ -90,13 +90,7 @@ pub fn verbatim_text(out: &mut Vec<u8>, protocol: Protocol, text: &[u8]) {
     }
 }
 
-fn length(out: &mut Vec<u8>, kind: u8, value: usize) {
-    out.push(kind);
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-    line_end(out);
-}
-
-fn header(out: &mut Vec<u8>, kind: u8, value: i64) {
+fn header(out: &mut Vec<u8>, kind: u8, value: impl itoa::Integer) {
     out.push(kind);
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     line_end(out);
