@@ -19,7 +19,7 @@ use crate::any::AnyCommand;
 use crate::command::{Access, Command, StoreError};
 use crate::request::{KeyspaceReply, KeyspaceRequest, Reply, Request};
 pub use fuzz::fuzz_frames;
-pub(crate) use values::{bytes, code_shape, maybe_unix_ms};
+pub(crate) use values::{bytes, maybe_unix_ms};
 
 /// Bytes of a key beyond which nothing is asked: what a gateway may be told to allow.
 pub const KEY_BYTES_MAX: usize = 64 << 10;

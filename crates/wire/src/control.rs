@@ -42,6 +42,7 @@ use serde::{Deserialize, Serialize};
 pub use frame::{
     CONTROL_BODY_BYTES_MAX, CONTROL_HEADER_BYTES, ControlFrameError, next_message, next_request, put_message,
 };
+pub use ids::code_shape;
 pub use latency::{LATENCY_BOUNDS_US, LATENCY_CLASS_COUNT_MAX, LatencyHistogram};
 pub use member::{
     GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,

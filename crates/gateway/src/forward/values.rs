@@ -51,17 +51,3 @@ pub mod maybe_unix_ms {
         Ok(Option::<u64>::deserialize(deserializer)?.map(UnixMs))
     }
 }
-
-/// A code as its name.
-pub mod code_shape {
-    use serde::{Deserialize, Deserializer, Serializer, de};
-    use shorttail_units::CodeShape;
-
-    pub fn serialize<S: Serializer>(shape: &CodeShape, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(shape)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CodeShape, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}

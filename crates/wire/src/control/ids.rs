@@ -22,6 +22,7 @@ as_number!(node_id, NodeId, u16);
 as_number!(incarnation, Incarnation, u64);
 as_number!(epoch, Epoch, u32);
 
+/// A code as its name.
 pub mod code_shape {
     use serde::{Deserialize, Deserializer, Serializer, de};
     use shorttail_units::CodeShape;

@@ -22,7 +22,7 @@ pub enum KeyVerb {
     /// Node memory that the object takes, with its share of parity.
     MemoryUsage {
         key_bytes: usize,
-        #[serde(with = "crate::forward::code_shape")]
+        #[serde(with = "shorttail_wire::control::code_shape")]
         code: CodeShape,
     },
 }
