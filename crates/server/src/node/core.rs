@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Interest, Poll, Token};
-use shorttail_node::{Node, Wanted};
+use shorttail_node::{Node, SessionError, Wanted};
+use shorttail_units::Now;
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::CoreGauges;
@@ -222,45 +223,39 @@ impl Core {
 
     fn take_messages(&mut self) {
         while let Some(message) = self.inbox.take() {
-            let (stream, bytes) = match message {
-                ToNodeCore::Connection { stream, bytes } => (stream, bytes),
-                ToNodeCore::Order(order) => {
-                    self.obey(order);
-                    continue;
-                }
-                ToNodeCore::Addresses(addresses) => {
-                    self.tell_background(ToBackground::Addresses(addresses));
-                    continue;
-                }
-                ToNodeCore::Background(said) => {
-                    match said {
-                        FromBackground::Rebuilds(said) => self.node.handle_rebuilds(said),
-                        FromBackground::Wanted(wanted) => self.wanted.push_back(wanted),
-                        FromBackground::Damaged(stripe) => self.node.look_at(stripe),
-                        FromBackground::MessagesDamaged(count) => self.node.note_damaged_messages(count),
-                    }
-                    continue;
-                }
+            match message {
+                ToNodeCore::Connection { stream, bytes } => self.serve(stream, bytes),
+                ToNodeCore::Order(order) => self.obey(order),
+                ToNodeCore::Addresses(addresses) => self.tell_background(ToBackground::Addresses(addresses)),
+                ToNodeCore::Background(said) => match said {
+                    FromBackground::Rebuilds(said) => self.node.handle_rebuilds(said),
+                    FromBackground::Wanted(wanted) => self.wanted.push_back(wanted),
+                    FromBackground::Damaged(stripe) => self.node.look_at(stripe),
+                    FromBackground::MessagesDamaged(count) => self.node.note_damaged_messages(count),
+                },
                 ToNodeCore::Stop => {
                     self.is_stopped = true;
                     return;
                 }
-            };
-            // Faults on purpose befall what the core itself sends.
-            if self.background.is_some() && self.chaos.is_none() && is_of_peer(&bytes) {
-                self.tell_background(ToBackground::Connection { stream, bytes });
-                continue;
             }
-            let session = self.next_session;
-            self.next_session += 1;
-            let Ok(mut link) = Link::new(stream, Token(session), self.poll.registry()) else { continue };
-            self.node.handle_session_opened(session as u64);
-            link.input = bytes;
-            self.sessions.insert(session, link);
-            self.handle_left_over(session);
-            self.read(session);
-            self.touched.push(session);
         }
+    }
+
+    /// A connection whose greeting names this core; `bytes`: what was read of it.
+    fn serve(&mut self, stream: Stream, bytes: Vec<u8>) {
+        // Faults on purpose befall what the core itself sends.
+        if self.background.is_some() && self.chaos.is_none() && is_of_peer(&bytes) {
+            return self.tell_background(ToBackground::Connection { stream, bytes });
+        }
+        let session = self.next_session;
+        self.next_session += 1;
+        let Ok(mut link) = Link::new(stream, Token(session), self.poll.registry()) else { return };
+        self.node.handle_session_opened(session as u64);
+        link.input = bytes;
+        self.sessions.insert(session, link);
+        self.handle_left_over(session);
+        self.read(session);
+        self.touched.push(session);
     }
 
     fn tell_background(&self, message: ToBackground) {
@@ -315,13 +310,8 @@ impl Core {
     fn handle_left_over(&mut self, session: usize) {
         let now = self.clock.now();
         let Some(link) = self.sessions.get_mut(&session) else { return };
-        match self.node.handle_input(now, session as u64, &link.input) {
-            Ok(consumed) => {
-                if let Some(chaos) = &mut self.chaos {
-                    chaos.note_requests(now, session, &link.input[..consumed]);
-                }
-                link.drop_consumed(consumed);
-            }
+        match take_input(&mut self.node, &mut self.chaos, now, session, &link.input) {
+            Ok(consumed) => link.drop_consumed(consumed),
             Err(error) => self.end_session(session, &error.to_string()),
         }
     }
@@ -333,19 +323,10 @@ impl Core {
         let end = link.read(&mut self.scratch, |input| {
             // After the input: a promise to an owner must not begin before it was asked for, however long this process
             // stood still in between.
-            let now = clock.now();
-            match node.handle_input(now, session as u64, input) {
-                Ok(consumed) => {
-                    if let Some(chaos) = chaos {
-                        chaos.note_requests(now, session, &input[..consumed]);
-                    }
-                    consumed
-                }
-                Err(error) => {
-                    failure = Some(error.to_string());
-                    input.len()
-                }
-            }
+            take_input(node, chaos, clock.now(), session, input).unwrap_or_else(|error| {
+                failure = Some(error.to_string());
+                input.len()
+            })
         });
         self.touched.push(session);
         match (failure, end) {
@@ -423,6 +404,21 @@ impl Core {
         self.gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
         self.gauges.messages_damaged.store(stats.messages_damaged, Ordering::Relaxed);
     }
+}
+
+/// How much of the input was taken.
+fn take_input(
+    node: &mut Node,
+    chaos: &mut Option<CoreChaos>,
+    now: Now,
+    session: usize,
+    input: &[u8],
+) -> Result<usize, SessionError> {
+    let taken = node.handle_input(now, session as u64, input)?;
+    if let Some(chaos) = chaos {
+        chaos.note_requests(now, session, &input[..taken]);
+    }
+    Ok(taken)
 }
 
 /// Does another node greet?
