@@ -10,7 +10,7 @@
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mio::{Poll, Token};
@@ -30,7 +30,7 @@ pub const TIMER: Token = Token(usize::MAX);
 /// A core's loop never waits for anything else than its events.
 const CORE_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// An order for one core.
+/// An order for one core. Of one that does not obey whoever waits is told by the end of the channel.
 #[derive(Debug)]
 pub struct CoreOrder {
     order: Order,
@@ -39,11 +39,6 @@ pub struct CoreOrder {
 
 /// What a core did: the bits that it flipped.
 type CoreAnswer = u32;
-
-impl CoreOrder {
-    /// The core does not obey; whoever waits for it is told by the end of the channel.
-    pub fn refuse(self) {}
-}
 
 /// Faults of one core.
 #[derive(Debug)]
@@ -145,7 +140,7 @@ impl CoreChaos {
 #[derive(Clone, Debug)]
 pub struct OrderDesk {
     is_allowed: bool,
-    cores: Arc<OnceLock<Mutex<Vec<CoreEnd>>>>,
+    cores: Arc<OnceLock<Vec<CoreEnd>>>,
 }
 
 /// How a core is reached, and what it publishes.
@@ -158,14 +153,14 @@ impl OrderDesk {
 
     pub fn open(&self, cores: Vec<CoreEnd>) {
         // A node starts its cores once.
-        let _ = self.cores.set(Mutex::new(cores));
+        let _ = self.cores.set(cores);
     }
 
     /// The node's faults: all cores have the same ones, and what these did adds up.
     pub fn status(&self) -> ChaosStatus {
         let mut sum = ChaosStatus::default();
         let Some(cores) = self.cores.get() else { return sum };
-        for (_, gauges) in &*cores.lock().unwrap_or_else(PoisonError::into_inner) {
+        for (_, gauges) in cores {
             let core = gauges.chaos.lock().unwrap_or_else(PoisonError::into_inner);
             sum.faults.clone_from(&core.faults);
             sum.delayed_total += core.delayed_total;
@@ -186,7 +181,6 @@ impl OrderDesk {
         }
         order.check().map_err(|error| error.to_string())?;
         let cores = self.cores.get().ok_or("the node does not serve yet")?;
-        let cores = cores.lock().unwrap_or_else(PoisonError::into_inner);
         tracing::warn!(?order, "obeying an order to be faulty");
         if order == Order::Kill {
             return Err(kill_this_process());
