@@ -34,6 +34,7 @@ mod waiting;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +53,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
-use crate::control::{ControlEvent, GatewayAddresses, Obeyed, fresh_life, log_not_let_in, start_gateway};
+use crate::control::{ControlEvent, GatewayAddresses, Obey, Obeyed, fresh_life, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{self, Listener, Outlet};
 pub(crate) use core::ToCore;
@@ -152,10 +153,9 @@ impl Listeners {
         Ok(listeners)
     }
 
-    fn address_of(&self, wanted: Kind) -> Option<String> {
-        let found =
-            self.sockets.iter().find(|(listener, protocol)| *protocol == wanted && listener.socket_address().is_some());
-        found.and_then(|(listener, _)| listener.socket_address()).map(|address| address.to_string())
+    fn address_of(&self, wanted: Kind) -> Option<SocketAddr> {
+        let of_protocol = self.sockets.iter().filter(|(_, protocol)| *protocol == wanted);
+        of_protocol.filter_map(|(listener, _)| listener.socket_address()).next()
     }
 }
 
@@ -171,31 +171,21 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let admin = config.admin.map(admin::Bound::new).transpose()?;
     let addresses = GatewayAddresses {
         admin: admin.as_ref().map(|admin| admin.address.to_string()),
-        memcached: listeners.address_of(Kind::Memcached),
-        redis: listeners.address_of(Kind::Redis),
+        memcached: listeners.address_of(Kind::Memcached).map(|address| address.to_string()),
+        redis: listeners.address_of(Kind::Redis).map(|address| address.to_string()),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         forward: forward_address(&config, &listeners)?,
     };
     let desk = PolicyDesk::default();
-    let obey = {
-        let desk = desk.clone();
-        Box::new(move |order| {
-            let outcome = match order {
-                Order::Policy(order) => desk.obey(order),
-                Order::Chaos(_) => Err("a gateway is never faulty on purpose".to_owned()),
-            };
-            Obeyed { outcome, chaos: ChaosStatus::default() }
-        })
-    };
     let life = fresh_life().context("cannot draw a name for this process")?;
     let main = std::thread::current();
-    let control = start_gateway(&config, addresses, life, Box::new(move || main.unpark()), obey);
+    let control = start_gateway(&config, addresses, life, Box::new(move || main.unpark()), obey_with(desk.clone()));
     let window = Window::default();
     if let Some(admin) = admin {
         admin.serve_gateway(window.clone())?;
     }
     let welcome = await_welcome(&control, &listeners, &window)?;
-    let engine = engine_config(&config, &welcome)?;
+    let engine = engine_config(&config, &welcome);
     warn_of_idle_threads(config.threads, welcome.partition_count);
     let settings = settings(&config, &engine, &listeners);
     let identity = Identity { cluster: welcome.session.cluster_id, gateway: welcome.session.gateway_id };
@@ -249,6 +239,16 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     }
 }
 
+fn obey_with(desk: PolicyDesk) -> Obey {
+    Box::new(move |order| {
+        let outcome = match order {
+            Order::Policy(order) => desk.obey(order),
+            Order::Chaos(_) => Err("a gateway is never faulty on purpose".to_owned()),
+        };
+        Obeyed { outcome, chaos: ChaosStatus::default() }
+    })
+}
+
 /// Tells the cores what is different now.
 fn change(config: &mut GatewayConfig, wanted: GatewayConfig, cores: &Cores) {
     let sidestep_before = config.sidestep;
@@ -289,7 +289,7 @@ fn warn_of_idle_threads(threads: usize, partitions: u16) {
 }
 
 /// What all engines of the gateway have in common; whose partitions they have comes with their tenures.
-fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Result<EngineConfig> {
+fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> EngineConfig {
     let cluster = welcome.session.cluster_id;
     let mut engine = EngineConfig::new(welcome.code, Epoch(0), cluster, welcome.node_count_expected);
     engine.partition_count = welcome.partition_count;
@@ -303,14 +303,11 @@ fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Re
     engine.placement = config.placement;
     engine.hedge_budget = config.sidestep.hedge_budget_share();
     engine.when_full = config.when_full;
-    Ok(engine)
+    engine
 }
 
 fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners) -> Settings {
-    let port = |protocol| {
-        let of_protocol = listeners.sockets.iter().filter(|(_, other)| *other == protocol);
-        of_protocol.filter_map(|(listener, _)| listener.socket_address()).map(|address| address.port()).next()
-    };
+    let port = |protocol| listeners.address_of(protocol).map_or(0, |address| address.port());
     Settings {
         value_bytes_max: config.value_bytes_max,
         key_bytes_max: config.key_bytes_max,
@@ -320,8 +317,8 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         idle_timeout_s: config.idle_timeout_s,
         evict_when_full: config.when_full == WhenFull::Evict,
         process_id: std::process::id(),
-        memcached_port: port(Kind::Memcached).unwrap_or(0),
-        redis_port: port(Kind::Redis).unwrap_or(0),
+        memcached_port: port(Kind::Memcached),
+        redis_port: port(Kind::Redis),
         redis_advertise: config.redis_advertise,
         redis_cluster: config.redis_cluster,
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
