@@ -39,7 +39,7 @@ use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::net::{self, Accepting, Listener, OtherEnd};
 use chronicle::Chronicle;
-use connection::{Connection, FIRST_BYTES_MAX, ReadEnd};
+use connection::{Connection, FIRST_BYTES_MAX, WhyClosed};
 use desk::Question;
 pub use desk::{Desk, Outcome};
 use frames::Frames;
@@ -279,9 +279,9 @@ impl Server {
             self.send(token, &status);
         }
         match read {
-            Err(ReadEnd::Foreign(error)) => self.turn_away(token, error),
-            Err(ReadEnd::Talkative) => self.turn_away_talkative(token),
-            Err(ReadEnd::Closed) | Ok(_) => {}
+            Err(WhyClosed::Foreign(error)) => self.turn_away(token, error),
+            Err(WhyClosed::Talkative) => self.turn_away_talkative(token),
+            Err(WhyClosed::Closed) | Ok(_) => {}
         }
         if read.is_err() || stuck {
             self.forget(token);

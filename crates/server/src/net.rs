@@ -16,7 +16,7 @@ mod waiting;
 
 pub use accepting::Accepting;
 pub use inbox::{Inbox, Outlet, inboxes};
-pub use link::{Intake, Link, ReadEnd, drop_sent};
+pub use link::{Intake, Link, ReadEnd, drop_sent, read_once, send};
 pub use patience::{ASK_US_MAX, Patience};
 pub use saying::Saying;
 pub use shortage::Shortage;

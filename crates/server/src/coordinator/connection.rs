@@ -1,11 +1,11 @@
 //! One control connection of the coordinator, non-blocking.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr};
 
 use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ControlFrameError, ToCoordinator, next_request};
 
-use crate::net::Stream;
+use crate::net::{self, ReadEnd, Stream};
 
 /// Bytes asked of the socket at once.
 const READ_BYTES: usize = 16 << 10;
@@ -18,7 +18,7 @@ pub const FIRST_BYTES_MAX: usize = 64 << 10;
 
 /// Why nothing more is read from a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ReadEnd {
+pub enum WhyClosed {
     /// It is at its end, or broken.
     Closed,
     /// It brings more than a first message, and has said nothing yet.
@@ -62,25 +62,23 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is at its end or its bytes are no messages; complete ones before that are in `messages`.
-    pub fn read(&mut self, messages: &mut Vec<ToCoordinator>) -> Result<bool, ReadEnd> {
+    pub fn read(&mut self, messages: &mut Vec<ToCoordinator>) -> Result<bool, WhyClosed> {
         let mut taken = 0;
         while taken < TURN_BYTES_MAX {
             let length = self.received.len();
             self.received.resize(length + READ_BYTES, 0);
-            let result = self.socket.read(&mut self.received[length..]);
-            self.received.truncate(length + *result.as_ref().unwrap_or(&0));
-            match result {
-                Ok(0) => return Err(ReadEnd::Closed),
+            let read = net::read_once(&mut self.socket, &mut self.received[length..]);
+            self.received.truncate(length + read.unwrap_or(0));
+            match read {
                 Ok(count) => {
                     taken += count;
-                    self.take_messages(messages).map_err(ReadEnd::Foreign)?;
+                    self.take_messages(messages).map_err(WhyClosed::Foreign)?;
                     if !self.is_heard && self.received.len() > FIRST_BYTES_MAX {
-                        return Err(ReadEnd::Talkative);
+                        return Err(WhyClosed::Talkative);
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(ReadEnd::Closed),
+                Err(ReadEnd::Drained) => return Ok(false),
+                Err(ReadEnd::Closed | ReadEnd::Paused) => return Err(WhyClosed::Closed),
             }
         }
         Ok(true)
@@ -112,21 +110,14 @@ impl Connection {
     }
 
     pub fn flush(&mut self) -> io::Result<()> {
-        while !self.unsent.is_empty() {
-            match self.socket.write(&self.unsent) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        net::send(&mut self.socket, &mut self.unsent)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use shorttail_wire::control::{FromCoordinator, Refusal, put_message};
 
     use super::*;
@@ -142,7 +133,7 @@ mod tests {
         there.write_all(&long[..FIRST_BYTES_MAX]).expect("there is room");
         while connection.read(&mut messages).expect("it may be one") {}
         there.write_all(&long[FIRST_BYTES_MAX..=FIRST_BYTES_MAX]).expect("there is room");
-        assert_eq!(connection.read(&mut messages), Err(ReadEnd::Talkative));
+        assert_eq!(connection.read(&mut messages), Err(WhyClosed::Talkative));
     }
 
     #[test]

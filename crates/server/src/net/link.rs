@@ -84,38 +84,28 @@ impl Link {
 
     /// One read into `scratch`, and what `consume` leaves of it (behind what was left before) is kept.
     pub fn read(&mut self, scratch: &mut [u8], mut consume: impl FnMut(&[u8]) -> usize) -> ReadEnd {
-        loop {
-            let count = match self.stream.read(scratch) {
-                Ok(0) => return ReadEnd::Closed,
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadEnd::Drained,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return ReadEnd::Closed,
-            };
-            if self.input.is_empty() {
-                let consumed = consume(&scratch[..count]);
-                self.input.extend_from_slice(&scratch[consumed..count]);
-            } else {
-                self.input.extend_from_slice(&scratch[..count]);
-                let consumed = consume(&self.input);
-                self.drop_consumed(consumed);
-            }
-            return self.end_of_read(count < scratch.len());
+        let count = match read_once(&mut self.stream, scratch) {
+            Ok(count) => count,
+            Err(end) => return end,
+        };
+        if self.input.is_empty() {
+            let consumed = consume(&scratch[..count]);
+            self.input.extend_from_slice(&scratch[consumed..count]);
+        } else {
+            self.input.extend_from_slice(&scratch[..count]);
+            let consumed = consume(&self.input);
+            self.drop_consumed(consumed);
         }
+        self.end_of_read(count < scratch.len())
     }
 
     /// One read behind what `consume` left, without a copy: for large messages.
     pub fn read_large(&mut self, intake: &mut Intake, mut consume: impl FnMut(&[u8]) -> usize) -> ReadEnd {
         let room = intake.make_room();
         let wanted = room.len();
-        let count = loop {
-            match self.stream.read(room) {
-                Ok(0) => return ReadEnd::Closed,
-                Ok(count) => break count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadEnd::Drained,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return ReadEnd::Closed,
-            }
+        let count = match read_once(&mut self.stream, room) {
+            Ok(count) => count,
+            Err(end) => return end,
         };
         intake.to += count;
         intake.from += consume(&intake.bytes[intake.from..intake.to]);
@@ -205,6 +195,19 @@ impl Link {
     }
 }
 
+/// What one read brings: something, or why there is nothing.
+pub fn read_once(stream: &mut impl Read, room: &mut [u8]) -> Result<usize, ReadEnd> {
+    loop {
+        match stream.read(room) {
+            Ok(0) => return Err(ReadEnd::Closed),
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ReadEnd::Drained),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(ReadEnd::Closed),
+        }
+    }
+}
+
 /// Writes until the stream takes no more, or is broken; answers how much it took all the same.
 fn push(stream: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut sent = 0;
@@ -224,7 +227,10 @@ fn push(stream: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
 }
 
 /// Moves bytes from the front of `output` into the stream, until one of them ends.
-fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
+///
+/// # Errors
+/// When the stream is broken.
+pub fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
     let (sent, result) = push(stream, output);
     // Also when the connection broke: what has left may have been done, and only the rest may go elsewhere.
     if sent < output.len() {
