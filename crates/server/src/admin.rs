@@ -114,7 +114,7 @@ async fn gateway_status(State(gateway): State<Window>) -> Response {
         Ok(gateway) => Json(gateway.status()).into_response(),
         // Zeros would be read as what is stored.
         Err(why) => {
-            let told = serde_json::json!({ "serving": false, "why": why.to_string() });
+            let told = serde_json::json!({ "serving": false, "why": why });
             (StatusCode::SERVICE_UNAVAILABLE, Json(told)).into_response()
         }
     }

@@ -12,19 +12,20 @@ pub struct Clock {
     origin: Duration,
 }
 
-fn since_boot() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+/// What a clock of the system says.
+pub fn read(clock: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
 impl Clock {
     pub fn start() -> Self {
-        Clock { origin: since_boot() }
+        Clock { origin: read(ClockId::Boottime) }
     }
 
     pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now {
-            mono_us: u64::try_from(since_boot().saturating_sub(self.origin).as_micros()).unwrap_or(u64::MAX),
+            mono_us: u64::try_from(read(ClockId::Boottime).saturating_sub(self.origin).as_micros()).unwrap_or(u64::MAX),
             unix_ms: UnixMs(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
         }
     }
@@ -32,8 +33,7 @@ impl Clock {
 
 /// CPU time of this thread so far, in microseconds.
 pub fn thread_time_us() -> u64 {
-    let time = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(read(ClockId::ThreadCPUTime).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// CPU time of this process so far, user and system, in microseconds.

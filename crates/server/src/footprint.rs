@@ -9,7 +9,9 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
+
+use crate::clock;
 
 /// Lets go of pages when a role has joined its cluster, and when it falls quiet.
 #[derive(Debug)]
@@ -65,8 +67,7 @@ pub fn share_heaps(threads: usize) {
 
 /// CPU time of this process so far. Read every second, so it is not read from a file: that code would stay resident.
 fn cpu_us() -> u64 {
-    let used = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default();
-    u64::try_from(used.as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(clock::read(ClockId::ProcessCPUTime).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Lets go of program text and constants, and of the memory that was given back to the allocator.
@@ -113,8 +114,7 @@ unsafe extern "C" fn note_read_only_segments(
 
 fn drop_pages(range: Range<usize>) {
     // Whole pages: what a segment shares with its neighbour stays.
-    // SAFETY: a question to the system that changes nothing.
-    let Ok(page_bytes) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return };
+    let page_bytes = rustix::param::page_size();
     let (start, end) = (range.start.next_multiple_of(page_bytes), range.end / page_bytes * page_bytes);
     // SAFETY: the range lies in a segment that is mapped from a file without permission to write (the caller took it
     // from the dynamic linker's list; relocated pointers are in segments with that permission), so no page of it was

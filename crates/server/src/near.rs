@@ -206,9 +206,9 @@ impl NearWriter for NearFile {
 
 /// Memory that backgrounds read and write: others get the processor between the pieces.
 #[derive(Debug)]
-struct GivingWay<M>(M);
+struct GivingWay(NearFile);
 
-impl<M: NearReader> NearReader for GivingWay<M> {
+impl NearReader for GivingWay {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
         let count = self.0.read(position, into);
         scheduling::give_way();
@@ -222,7 +222,7 @@ impl<M: NearReader> NearReader for GivingWay<M> {
     }
 }
 
-impl<M: NearWriter> NearWriter for GivingWay<M> {
+impl NearWriter for GivingWay {
     fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
         write_in_pieces(position, room_bytes, bytes, |at, room_bytes, bytes| self.0.write(at, room_bytes, bytes))
     }
@@ -232,7 +232,7 @@ impl<M: NearWriter> NearWriter for GivingWay<M> {
 /// background may have when it has to stop. To read by system calls takes no lock that others wait for.
 #[derive(Debug)]
 struct NearRooms {
-    read: GivingWay<NearFile>,
+    read: GivingWay,
     rooms: RoomsView,
     /// Written since they were let go of.
     mapped_bytes: Cell<usize>,

@@ -119,12 +119,8 @@ impl Plan {
     }
 
     fn node_flags(&self, id: u16) -> Vec<OsString> {
-        let listen = match self.config.transport {
-            Transport::Unix => Address::Unix(self.run_dir.node_socket(id)),
-            Transport::Tcp => Address::Tcp(([127, 0, 0, 1], 0).into()),
-        };
         let mut flags = Flags::of("node");
-        flags.put("--listen", listen);
+        flags.put("--listen", self.heard_at(self.run_dir.node_socket(id)));
         flags.put("--coordinator", self.coordinator());
         flags.put("--id", id);
         flags.put("--memory", self.config.node_memory);
@@ -149,7 +145,7 @@ impl Plan {
         flags.put("--redis", or_off(redis));
         flags.put("--redis-cluster", config.redis_cluster);
         flags.put("--coordinator", self.coordinator());
-        flags.put("--forward", self.forward(place));
+        flags.put("--forward", self.heard_at(self.run_dir.gateway_socket(place)));
         flags.put("--value-bytes-max", config.value_bytes_max);
         flags.put("--block-bytes", config.block_bytes);
         flags.put("--placement", config.placement);
@@ -162,10 +158,10 @@ impl Plan {
 }
 
 impl Plan {
-    /// Where other gateways connect to this one. A gateway that is started again finds its address as it was.
-    fn forward(&self, place: usize) -> Address {
+    /// Where gateways connect to a child; at its socket one that is started again is found as before.
+    fn heard_at(&self, socket: PathBuf) -> Address {
         match self.config.transport {
-            Transport::Unix => Address::Unix(self.run_dir.gateway_socket(place)),
+            Transport::Unix => Address::Unix(socket),
             Transport::Tcp => Address::Tcp(([127, 0, 0, 1], 0).into()),
         }
     }

@@ -96,7 +96,7 @@ impl<T> Watch<T> {
         }
         // A verdict that came as the thread before ended was about that one.
         self.shared.is_to_return.store(false, Ordering::Relaxed);
-        self.shared.thread.store(this_thread().unwrap_or(0), Ordering::Relaxed);
+        self.shared.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     }
 
     /// Does the thread starve? Then it is to return what it works on, and end.
@@ -158,12 +158,6 @@ fn starves(before: Times, now: Times) -> bool {
     let since = |before: u64, now: u64| now.saturating_sub(before);
     let (ran, waited) = (since(before.ran, now.ran), since(before.waited, now.waited));
     waited >= WAITED_NS_MIN && waited / WAITED_TIMES_MIN >= ran
-}
-
-/// The number of the calling thread.
-fn this_thread() -> Option<i32> {
-    let path = std::fs::read_link("/proc/thread-self").ok()?;
-    path.file_name()?.to_str()?.parse().ok()
 }
 
 fn times_of(stat: &str) -> Option<Times> {
