@@ -272,24 +272,28 @@ fn a_node_that_a_gateway_reaches_is_not_given_up() {
     assert_eq!(scene.state(0), NodeState::Retired);
 }
 
+impl Scene {
+    /// A gateway tells all the while that it sees these nodes.
+    fn pass_ms_seen(&mut self, ms: u64, gateway: ConnectionId, seen: &[u16]) {
+        for _ in 0..ms / 100 {
+            self.tell(gateway, sees(seen));
+            self.pass_ms(100, &[]);
+        }
+    }
+}
+
 /// Gateways miss its answers for a moment: that alone gives nobody up, however long the coordinator has not seen it.
 #[test]
 fn a_node_is_given_up_after_the_whole_time_without_an_answer_to_anybody() {
     let mut scene = Scene::new();
     scene.node(node(1, Some(0))).1.expect("let in");
     let (gateway, _) = scene.gateway(None);
-    let pass_ms = |scene: &mut Scene, ms: u64, seen: &[u16]| {
-        for _ in 0..ms / 100 {
-            scene.tell(gateway, sees(seen));
-            scene.pass_ms(100, &[]);
-        }
-    };
-    pass_ms(&mut scene, DEAD_AFTER_MS + RETIRE_AFTER_MS * 3 / 2, &[0]);
-    pass_ms(&mut scene, RETIRE_AFTER_MS - 200, &[]);
+    scene.pass_ms_seen(DEAD_AFTER_MS + RETIRE_AFTER_MS * 3 / 2, gateway, &[0]);
+    scene.pass_ms_seen(RETIRE_AFTER_MS - 200, gateway, &[]);
     assert_eq!(scene.state(0), NodeState::Dead);
-    pass_ms(&mut scene, RETIRE_AFTER_MS, &[0]);
+    scene.pass_ms_seen(RETIRE_AFTER_MS, gateway, &[0]);
     assert_eq!(scene.state(0), NodeState::Dead, "it answered in between");
-    pass_ms(&mut scene, RETIRE_AFTER_MS + 200, &[]);
+    scene.pass_ms_seen(RETIRE_AFTER_MS + 200, gateway, &[]);
     assert_eq!(scene.state(0), NodeState::Retired);
 }
 
@@ -380,13 +384,7 @@ fn a_number_is_taken_while_gateways_reach_its_node() {
     let (gateway, _) = scene.gateway(None);
     scene.tell(gateway, sees(&[0]));
     scene.handle(Input::Closed { connection });
-    let pass_ms = |scene: &mut Scene, ms: u64, seen: &[u16]| {
-        for _ in 0..ms / 100 {
-            scene.tell(gateway, sees(seen));
-            scene.pass_ms(100, &[]);
-        }
-    };
-    pass_ms(&mut scene, REACH_TOLD_MS, &[0]);
+    scene.pass_ms_seen(REACH_TOLD_MS, gateway, &[0]);
     scene.tell(gateway, sees(&[0]));
     assert_eq!(scene.node(node(5, Some(0))).1, Err(Refusal::NodeIdTaken(0)));
     scene.tell(gateway, sees(&[]));

@@ -2,11 +2,17 @@
 
 use super::*;
 
-#[test]
-fn connections_that_end_together_move_nothing() {
+/// A cluster that three gateways share.
+fn of_three() -> (Stage, Vec<u16>) {
     let mut stage = Stage::new(3, 12);
     let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
     stage.serve();
+    (stage, ids)
+}
+
+#[test]
+fn connections_that_end_together_move_nothing() {
+    let (mut stage, ids) = of_three();
     stage.pass_ms(2 * GATEWAY_RETURN_MS);
     let owners = stage.owners();
     stage.scene.pass_ms(100, &[]);
@@ -24,9 +30,7 @@ fn connections_that_end_together_move_nothing() {
 /// Whoever is left is heard later.
 #[test]
 fn a_connection_that_ends_alone_is_a_death_soon() {
-    let mut stage = Stage::new(3, 12);
-    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
-    stage.serve();
+    let (mut stage, ids) = of_three();
     stage.pass_ms(2 * GATEWAY_RETURN_MS);
     stage.scene.pass_ms(100, &[]);
     let owners = stage.owners();
@@ -42,9 +46,7 @@ fn a_connection_that_ends_alone_is_a_death_soon() {
 /// The others fall silent, too, half a second later at most, as they beat at other moments.
 #[test]
 fn gateways_that_fall_silent_together_keep_what_they_own() {
-    let mut stage = Stage::new(3, 12);
-    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
-    stage.serve();
+    let (mut stage, ids) = of_three();
     stage.pass_ms(2 * GATEWAY_RETURN_MS);
     let owners = stage.owners();
     stage.gateways.get_mut(&ids[0]).expect("joined above").is_silent = true;
@@ -73,9 +75,7 @@ fn a_gateway_that_comes_back_keeps_what_nobody_took() {
 
 #[test]
 fn a_restarted_coordinator_gives_gateways_time_to_come_back() {
-    let mut stage = Stage::new(3, 12);
-    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
-    stage.serve();
+    let (stage, ids) = of_three();
     let owners = stage.owners();
     let mut stage = stage.restart();
     stage.return_of(ids[0]).expect("let in");
@@ -90,9 +90,7 @@ fn a_restarted_coordinator_gives_gateways_time_to_come_back() {
 /// All of them lost sight of the coordinator for longer than it waits.
 #[test]
 fn gateways_come_back_one_after_the_other() {
-    let mut stage = Stage::new(3, 12);
-    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
-    stage.serve();
+    let (stage, ids) = of_three();
     let owners = stage.owners();
     let mut stage = stage.restart();
     ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
@@ -133,9 +131,7 @@ fn who_comes_back_first_gets_nothing_of_those_that_follow() {
 /// It was the coordinator that was cut off.
 #[test]
 fn gateways_that_were_all_out_of_sight_have_time_to_come_back() {
-    let mut stage = Stage::new(3, 12);
-    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
-    stage.serve();
+    let (mut stage, ids) = of_three();
     let owners = stage.owners();
     stage.pass_ms(2 * GATEWAY_RETURN_MS);
     ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
