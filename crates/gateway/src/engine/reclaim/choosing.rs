@@ -161,7 +161,7 @@ impl Engine {
             for (id, slot) in self.stripes.by_age(partition) {
                 let beside = if Some(id) == oldest { next } else { oldest };
                 kept += self.stripes.at(slot).kept.ending_bytes(beside);
-                taken += self.stripe_bytes();
+                taken += self.stripe_data_bytes();
                 looks += 1;
             }
             if kept > taken / CLEAN_KEPT_PART
@@ -176,7 +176,7 @@ impl Engine {
         None
     }
 
-    pub(super) fn stripe_bytes(&self) -> u64 {
+    pub(super) fn stripe_data_bytes(&self) -> u64 {
         (self.config.data_count() * self.config.chunk_bytes) as u64
     }
 
@@ -198,14 +198,14 @@ impl Engine {
     /// same records would leave such tails again; but a stripe that was sealed early gains its room.
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
-        let used = used.max(self.stripe_bytes() * 3 / 4);
+        let used = used.max(self.stripe_data_bytes() * 3 / 4);
         let kept = self.needed_bytes(stripe);
         (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
     }
 
     /// Do packed stripes take much more memory than what is stored in them?
     fn has_much_garbage(&self) -> bool {
-        let stripe_bytes = self.stripe_bytes() as f64;
+        let stripe_bytes = self.stripe_data_bytes() as f64;
         let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
         let packed_bytes = self.stats.totals.bytes_stored.saturating_sub(self.striped.value_bytes());

@@ -458,7 +458,7 @@ impl Engine {
         let jobs = jobs.map(|(key, job)| {
             let left = left(job);
             let is_only_way = is_alone && self.is_uncertain(job.id);
-            let is_much = left > self.stripe_bytes() * 3 / 4 && !is_only_way;
+            let is_much = left > self.stripe_data_bytes() * 3 / 4 && !is_only_way;
             let urgency = if is_much { Urgency::Cleaning } else { Urgency::Freeing };
             let lacks_place = !has_place(job, urgency);
             ((lacks_place, self.is_held_back(job.id), is_much, left, job.id), key, urgency)

@@ -164,9 +164,4 @@ impl EngineConfig {
         let threshold = self.small_blocks_max() * self.block_bytes;
         threshold.min(self.chunk_bytes / 4).max(self.chunk_bytes.min(2048))
     }
-
-    /// Node memory that one packed stripe takes, all members counted.
-    pub fn stripe_bytes(&self) -> u64 {
-        (self.member_count() * (self.chunk_bytes + 256)) as u64
-    }
 }
