@@ -105,7 +105,7 @@ impl Engine {
         };
         session.fence_due_us = None;
         let (epoch, unfenced) = (self.config.epoch, session.unfenced.clone());
-        let next = self.take_stripe_ids(0);
+        let next = self.next_stripe_id();
         for partition in unfenced {
             let fence = NodeRequest::Fence { partition: partition.0, epoch, next };
             self.ask_session(id, &fence, What::Fence { partition });

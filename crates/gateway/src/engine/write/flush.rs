@@ -181,7 +181,7 @@ impl Engine {
             return Err(NotDeclared { error: PlaceError::Wait, ..self.no_place(&partitions) });
         }
         let floor = self.take_version();
-        let horizon = self.take_stripe_ids(0);
+        let horizon = self.next_stripe_id();
         let declared = self.declare(floor, Control::Floor { floor, horizon }, partitions, waiting);
         // What left nothing behind may be tried at any time: others may have a place.
         if declared.as_ref().is_err_and(|failed| !failed.is_untouched) {
@@ -281,7 +281,7 @@ impl Engine {
                 }
                 self.begin_waiting_for_due();
             }
-            Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
+            Control::Floor { horizon, .. } if horizon != self.next_stripe_id() => {
                 return self.declare_floor_again(declaration.partitions, declaration.waiting);
             }
             _ => self.apply_floor_in(declaration.version, &declaration.partitions),

@@ -329,7 +329,7 @@ impl Engine {
         urgency: Urgency,
     ) -> Placed {
         // The tombstone may open a stripe of its own: that one is not older than the horizon.
-        let horizon = self.take_stripe_ids(0);
+        let horizon = self.next_stripe_id();
         let value = horizon.raw().to_le_bytes();
         let record = Record { kind: RecordKind::Tombstone, ..Record::object(key, &value, version) };
         self.append_record(partition, &record, purpose, urgency).into()

@@ -64,8 +64,8 @@ impl Engine {
         self.unsettled.values.entry(hash).or_default().push((left, manifest));
     }
 
-    fn left_now(&mut self, slot: Slot) -> Left {
-        Left { partition: self.config.partition_of(slot), horizon: self.take_stripe_ids(0) }
+    fn left_now(&self, slot: Slot) -> Left {
+        Left { partition: self.config.partition_of(slot), horizon: self.next_stripe_id() }
     }
 
     /// A later write is durable: its version is higher.
