@@ -11,8 +11,6 @@
 //!
 //! Must not know: which objects are evicted (see `cleaner`).
 
-use shorttail_units::PartitionId;
-
 use crate::engine::Engine;
 use crate::engine::state::index::Tag;
 use crate::engine::write::lock::OldRecord;
@@ -35,7 +33,7 @@ impl Engine {
 
     /// The objects' stripe is void for good: they are evicted. Answers those whose key is locked: a round may be
     /// about to replace one.
-    pub(in crate::engine) fn drop_doomed(&mut self, partition: PartitionId, doomed: Vec<Doomed>) -> Vec<Doomed> {
+    pub(in crate::engine) fn drop_doomed(&mut self, doomed: Vec<Doomed>) -> Vec<Doomed> {
         let mut held = Vec::new();
         for one in doomed.into_iter().filter(|one| self.is_in_place(one)).collect::<Vec<_>>() {
             let key = self.key_ref(&one.key);
@@ -48,7 +46,7 @@ impl Engine {
             match one.old.manifest {
                 // What was to change the object may be found yet, and names the same pieces.
                 Some(manifest) if self.is_unsettled(hash) => self.note_unsettled_value(hash, slot, manifest),
-                Some(manifest) => self.free_striped(partition, &manifest),
+                Some(manifest) => self.free_striped(manifest.first),
                 None => {}
             }
             match one.is_expired {

@@ -207,9 +207,9 @@ impl Engine {
             return;
         }
         let Some(object) = self.striped.get(&first) else { return };
-        let (partition, manifest) = (object.partition, object.manifest.clone());
-        self.stats.totals.bytes_stored = self.stats.totals.bytes_stored.saturating_sub(manifest.value_bytes as u64);
-        self.free_striped(partition, &manifest);
+        let value_bytes = object.manifest.value_bytes as u64;
+        self.stats.totals.bytes_stored = self.stats.totals.bytes_stored.saturating_sub(value_bytes);
+        self.free_striped(first);
     }
 
     /// What was to be evicted is not.

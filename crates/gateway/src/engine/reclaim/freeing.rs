@@ -275,7 +275,7 @@ impl Engine {
         let is_held = |emptied: &&mut Emptied| emptied.ending == Ending::Held;
         let Some(emptied) = self.voids.emptied.get_mut(&id).filter(is_held) else { return };
         let (partition, doomed) = (emptied.partition, std::mem::take(&mut emptied.doomed));
-        let doomed = self.drop_doomed(partition, doomed);
+        let doomed = self.drop_doomed(doomed);
         let Some(emptied) = self.voids.emptied.get_mut(&id) else { return };
         emptied.doomed = doomed;
         if !emptied.doomed.is_empty() {

@@ -227,7 +227,7 @@ impl Engine {
         if let Some(Old::Present(old)) = old {
             self.drop_record(slot, tag, &old);
             if let Some(manifest) = old.manifest {
-                self.free_striped(partition, &manifest);
+                self.free_striped(manifest.first);
             }
         }
         if version >= self.floor_of(partition) {

@@ -462,22 +462,19 @@ impl Engine {
     /// the manifest.
     fn leave_stripes(&mut self, key: PoolKey, is_unknown: bool) {
         let Some(Lock { hash, slot, phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
-        let (hash, slot) = (*hash, *slot);
-        let Some(manifest) = round.new_manifest().cloned() else { return };
+        let Some(manifest) = round.new_manifest() else { return };
         match is_unknown {
-            true => self.note_unsettled_value(hash, slot, manifest),
-            false => self.free_striped(self.config.partition_of(slot), &manifest),
+            true => self.note_unsettled_value(*hash, *slot, manifest.clone()),
+            false => self.free_striped(manifest.first),
         }
     }
 
     /// The round's object was flushed before it existed: its stripes go, even if they are the old object's, as
     /// that one is gone too.
     fn free_flushed_stripes(&mut self, key: PoolKey) {
-        let Some(lock) = self.locks.get(key) else { return };
-        let partition = self.config.partition_of(lock.slot);
-        let manifest = self.round_mut(key).and_then(|round| round.manifest().cloned());
-        if let Some(manifest) = manifest {
-            self.free_striped(partition, &manifest);
+        let Some(Lock { phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
+        if let Some(manifest) = round.manifest() {
+            self.free_striped(manifest.first);
         }
     }
 
@@ -503,7 +500,6 @@ impl Engine {
     fn drop_old(&mut self, key: PoolKey, next: Option<Location>) -> bool {
         let Some(lock) = self.locks.get(key) else { return false };
         let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
-        let partition = self.config.partition_of(slot);
         let Some(round) = self.round_mut(key) else { return false };
         let Old::Present(old) = round.old.clone() else { return false };
         let kept = round.manifest().map(|manifest| manifest.first);
@@ -514,7 +510,7 @@ impl Engine {
             self.drop_record(slot, tag, &old);
         }
         if let Some(manifest) = old.manifest.filter(|manifest| Some(manifest.first) != kept) {
-            self.free_striped(partition, &manifest);
+            self.free_striped(manifest.first);
         }
         is_replaced
     }

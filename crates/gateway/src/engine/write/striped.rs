@@ -416,15 +416,15 @@ impl Engine {
         for &tag in write.flights.values().flat_map(|flight| &flight.tags) {
             self.let_go_of(tag);
         }
-        self.free_striped(write.partition, &write.manifest);
+        self.free_striped(write.manifest.first);
         Some(write)
     }
 
     /// The stripes of a striped object are not needed any more.
-    pub(in crate::engine) fn free_striped(&mut self, partition: PartitionId, manifest: &Manifest) {
-        let Some(object) = self.striped.remove(manifest.first) else { return };
-        debug_assert_eq!(object.partition, partition);
-        self.free_pieces(&object);
+    pub(in crate::engine) fn free_striped(&mut self, first: StripeId) {
+        if let Some(object) = self.striped.remove(first) {
+            self.free_pieces(&object);
+        }
     }
 
     /// The same of an object that was taken out.

@@ -74,8 +74,8 @@ impl Engine {
             return;
         }
         self.unsettled.changes.remove(&hash);
-        for (left, manifest) in self.unsettled.values.remove(&hash).unwrap_or_default() {
-            self.free_striped(left.partition, &manifest);
+        for (_, manifest) in self.unsettled.values.remove(&hash).unwrap_or_default() {
+            self.free_striped(manifest.first);
         }
     }
 
@@ -126,8 +126,8 @@ impl Engine {
             !values.is_empty()
         });
         self.unsettled = unsettled;
-        for (left, manifest) in over {
-            self.free_striped(left.partition, &manifest);
+        for (_, manifest) in over {
+            self.free_striped(manifest.first);
         }
     }
 }
@@ -202,7 +202,7 @@ mod tests {
             if is_touched {
                 engine.note_unsettled(hash, slot);
             }
-            let held = engine.drop_doomed(partition, vec![Doomed { key: KEY.to_vec(), old, is_expired: true }]);
+            let held = engine.drop_doomed(vec![Doomed { key: KEY.to_vec(), old, is_expired: true }]);
             assert!(held.is_empty() && !engine.index.contains(slot, tag, location));
             assert_eq!(engine.striped.contains_key(&first), is_touched);
             let left = engine.stripes.slot_of(left).expect("a stripe");
