@@ -20,9 +20,8 @@
 use std::collections::BTreeMap;
 
 use shorttail_codes::Code;
-use shorttail_store::record::Record;
 use shorttail_units::{OpNumber, StripeId};
-use shorttail_wire::node::RawOp;
+use shorttail_wire::node::{ChunkKind, RawOp};
 
 /// An operation that a member holds beyond what it folded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -217,17 +216,7 @@ fn decode(
 
 /// The part of a data chunk that is in use; `None` if its records do not add up: then something in it is damaged.
 pub fn whole_chunk(chunk: &[u8], stripe: StripeId) -> Option<&[u8]> {
-    let (used, rest) = chunk.split_at(used_bytes(chunk, stripe));
-    rest.iter().all(|&byte| byte == 0).then_some(used)
-}
-
-/// Where the records of a chunk end.
-fn used_bytes(chunk: &[u8], stripe: StripeId) -> usize {
-    let mut offset = 0;
-    while let Ok((_, length)) = Record::parse(&chunk[offset..], stripe) {
-        offset += length;
-    }
-    offset
+    shorttail_store::used_bytes(ChunkKind::Packed, stripe, chunk).map(|used| &chunk[..used])
 }
 
 /// Completes a chunk with the operations that parities hold raw, in order, as far as they join up; answers the last
@@ -251,6 +240,7 @@ fn append_held(chunk: &mut Vec<u8>, index: usize, stripe: &Stripe<'_>) -> OpNumb
 
 #[cfg(test)]
 mod tests {
+    use shorttail_store::record::Record;
     use shorttail_units::{Epoch, Version};
 
     use super::*;
