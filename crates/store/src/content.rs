@@ -6,7 +6,7 @@ use shorttail_units::StripeId;
 use shorttail_wire::node::ChunkKind;
 
 use crate::piece::open_piece;
-use crate::record::Record;
+use crate::record::records;
 
 /// Bytes in use of the whole payload of a data chunk; `None` when a checksum does not hold.
 ///
@@ -15,10 +15,7 @@ pub fn used_bytes(kind: ChunkKind, stripe: StripeId, payload: &[u8]) -> Option<u
     if kind == ChunkKind::Striped {
         return open_piece(payload, stripe).map(|_| payload.len());
     }
-    let mut used = 0;
-    while let Ok((_, length)) = Record::parse(&payload[used..], stripe) {
-        used += length;
-    }
+    let used = records(payload, stripe).map(|(.., length)| length).sum();
     payload[used..].iter().all(|&byte| byte == 0).then_some(used)
 }
 
@@ -27,6 +24,7 @@ mod tests {
     use shorttail_units::{Epoch, Version};
 
     use super::*;
+    use crate::record::Record;
 
     #[test]
     fn a_flipped_bit_anywhere_shows() {

@@ -235,6 +235,18 @@ impl<'a> Record<'a> {
     }
 }
 
+/// The records of a packed chunk, or of the end of one, up to the first place where none can be read: where each lies
+/// in `bytes`, and its length in bytes.
+pub fn records(bytes: &[u8], stripe: StripeId) -> impl Iterator<Item = (usize, Record<'_>, usize)> {
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let offset = end;
+        let (record, length) = Record::parse(&bytes[offset..], stripe).ok()?;
+        end += length;
+        Some((offset, record, length))
+    })
+}
+
 /// Length of the record that begins at the front of `bytes`, which may end early but not inside the record's header.
 ///
 /// # Errors

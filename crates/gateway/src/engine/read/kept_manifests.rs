@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use shorttail_store::record::{Record, RecordKind};
+use shorttail_store::record::{RecordKind, records};
 
 use crate::engine::Engine;
 use crate::engine::state::index::{Location, StripeSlot};
@@ -45,13 +45,12 @@ impl Engine {
         let Some(open) = stripe.open.as_ref().filter(|_| stripe.manifests.is_expected) else { return };
         let mut kept = KeptManifests { is_expected: true, records: HashMap::new() };
         for data_index in 0..self.config.data_count() {
-            let (chunk, mut offset) = (open.chunk(data_index), 0);
-            while let Ok((record, length)) = Record::parse(&chunk[offset..], stripe.id) {
+            let chunk = open.chunk(data_index);
+            for (offset, record, length) in records(chunk, stripe.id) {
                 let (key, location) = (self.key_ref(record.key), self.stripes.location(slot, data_index, offset));
                 if record.kind == RecordKind::Manifest && self.index.contains(key.slot, key.tag(), location) {
                     kept.keep(location, &chunk[offset..offset + length]);
                 }
-                offset += length;
             }
         }
         self.stripes.at_mut(slot).manifests = kept;

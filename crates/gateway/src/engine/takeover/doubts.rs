@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_store::record::{Control, RecordKind, records};
 use shorttail_units::{PartitionId, Slot, StripeId, Version};
 
 use super::newest::KeyId;
@@ -45,8 +45,7 @@ impl Doubts {
     /// Takes what is not certain of a stripe.
     pub fn take(&mut self, stripe: StripeId, partition: PartitionId, content: &Content, config: &EngineConfig) {
         for (chunk, &certain) in content.chunks.iter().zip(&content.certain_bytes) {
-            let mut offset = certain;
-            while let Ok((record, length)) = Record::parse(&chunk[offset..], stripe) {
+            for (_, record, _) in records(&chunk[certain..], stripe) {
                 if record.kind == RecordKind::Control {
                     let doubted = (record.version, Control::parse(record.value));
                     self.controls.entry(partition).or_default().push(doubted);
@@ -56,7 +55,6 @@ impl Doubts {
                     let youngest = self.keys.entry(key.hash).or_insert((key, record.version));
                     youngest.1 = record.version.max(youngest.1);
                 }
-                offset += length;
             }
         }
     }

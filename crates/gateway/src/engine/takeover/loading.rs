@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shorttail_store::record::{Record, RecordKind};
+use shorttail_store::record::{Record, RecordKind, records};
 use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::census::{Census, Member, Seat};
@@ -417,8 +417,8 @@ impl Engine {
                 && self.is_void_manifest(load.partition, manifest)
                 && stripes.any(|stripe| self.may_have_moved(stripe))
         };
-        let mut manifests = content.chunks.iter().flat_map(|chunk| records_of(chunk, id));
-        manifests.any(|record| {
+        let mut manifests = content.chunks.iter().flat_map(|chunk| records(chunk, id));
+        manifests.any(|(_, record, _)| {
             let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
             manifest.is_some_and(|manifest| is_unknown(&record, &manifest))
         })
@@ -464,16 +464,6 @@ impl Engine {
         }
         self.load_more();
     }
-}
-
-/// The records of a chunk.
-fn records_of(chunk: &[u8], stripe: StripeId) -> impl Iterator<Item = Record<'_>> {
-    let mut offset = 0;
-    std::iter::from_fn(move || {
-        let (record, length) = Record::parse(&chunk[offset..], stripe).ok()?;
-        offset += length;
-        Some(record)
-    })
 }
 
 #[cfg(test)]

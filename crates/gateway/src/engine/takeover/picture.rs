@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_store::record::{Control, Record, RecordKind, records};
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs, Version};
 
 use super::newest::{KeyId, Newest, NewestRecords};
@@ -184,8 +184,7 @@ impl Picture {
         }
         let mut kept = Kept::default();
         for (data_index, chunk) in chunks.iter().enumerate() {
-            let mut offset = 0;
-            while let Ok((record, record_bytes)) = Record::parse(&chunk[offset..], id) {
+            for (offset, record, record_bytes) in records(chunk, id) {
                 kept.add(&record, record_bytes, config.epoch, is_sealed);
                 let location = self.stripes.location(slot, data_index, offset);
                 let place = Place { stripe: id, slot, partition, location, record_bytes };
@@ -193,7 +192,6 @@ impl Picture {
                     RecordKind::Control => self.take_control(place, &record),
                     _ => self.take_keyed(place, &record, config, is_void_manifest),
                 }
-                offset += record_bytes;
             }
         }
         self.stripes.at_mut(slot).kept = kept;

@@ -595,6 +595,8 @@ mod tests {
     mod orders;
     mod without_room;
 
+    use shorttail_store::record::records;
+
     use super::*;
     use crate::engine::state::index::{Location, StripeSlot};
     use crate::engine::state::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
@@ -638,13 +640,8 @@ mod tests {
     /// The control records in a stripe that its owner has the bytes of.
     fn controls_in(engine: &Engine, slot: StripeSlot) -> Vec<Control> {
         let stripe = engine.stripes.at(slot);
-        let mut bytes = stripe.open.as_ref().expect("its bytes").chunk(0);
-        let mut found = Vec::new();
-        while let Ok((record, length)) = Record::parse(bytes, stripe.id) {
-            found.extend(Control::parse(record.value));
-            bytes = &bytes[length..];
-        }
-        found
+        let bytes = stripe.open.as_ref().expect("its bytes").chunk(0);
+        records(bytes, stripe.id).filter_map(|(_, record, _)| Control::parse(record.value)).collect()
     }
 
     fn pass(engine: &mut Engine) {

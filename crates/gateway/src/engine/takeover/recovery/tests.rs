@@ -1,6 +1,6 @@
 //! What a new owner does with stripes while something in one of them is in doubt.
 
-use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_store::record::{Control, Record, RecordKind, records};
 use shorttail_units::{CodeShape, Configuration, Epoch, Now, OpNumber, Slot, UnixMs, Version};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members, NodeRequest, next_frame};
 
@@ -116,9 +116,9 @@ impl Scene {
         }
     }
 
-    fn note(&mut self, node: NodeId, stripe: StripeId, op: OpNumber, mut bytes: &[u8]) {
+    fn note(&mut self, node: NodeId, stripe: StripeId, op: OpNumber, bytes: &[u8]) {
         self.appended.push((node, stripe, op));
-        while let Ok((record, length)) = Record::parse(bytes, stripe) {
+        for (_, record, _) in records(bytes, stripe) {
             match Control::parse(record.value).filter(|_| record.kind == RecordKind::Control) {
                 Some(Control::Void(void)) => _ = self.voided.insert(void),
                 Some(Control::Floor { .. }) => self.floor_count += u32::from(node == NODES[0]),
@@ -128,7 +128,6 @@ impl Scene {
                 self.horizon = record.value.try_into().ok().map(|raw| StripeId::from_raw(u64::from_le_bytes(raw)));
             }
             self.keys.insert(record.key.to_vec());
-            bytes = &bytes[length..];
         }
     }
 

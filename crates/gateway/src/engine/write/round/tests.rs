@@ -1,6 +1,7 @@
 //! Reads that wait for a write of their key: how much of a large value is answered at once, and what is shown of a key
 //! that nothing may change. What a round leaves behind.
 
+use shorttail_store::record::records;
 use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, StripeId};
 
 use super::*;
@@ -120,11 +121,7 @@ fn written(engine: &Engine) -> Vec<RecordKind> {
     for stripe in engine.stripes.unsealed().iter().map(|&slot| engine.stripes.at(slot)) {
         let open = stripe.open.as_ref().expect("its bytes");
         for data_index in 0..engine.config.data_count() {
-            let mut bytes = open.chunk(data_index);
-            while let Ok((record, length)) = Record::parse(bytes, stripe.id) {
-                kinds.push(record.kind);
-                bytes = &bytes[length..];
-            }
+            kinds.extend(records(open.chunk(data_index), stripe.id).map(|(_, record, _)| record.kind));
         }
     }
     kinds
