@@ -176,6 +176,18 @@ fn reed_solomon_avoids_dear_chunks_too() {
     assert_eq!(plan([2, 4]), [1, 2, 3, 5], "one of two, the one that leaves data chunks");
 }
 
+/// Whoever takes part in an operation is told by the shape alone.
+#[test]
+fn parities_depend_on_what_they_cover() {
+    let large = ["rs:1+16", "rs:64+16", "lrc:64+8+8", "lrc:30+2+4"].map(shape);
+    for shape in (2..=14).flat_map(shapes).chain(large) {
+        let code = Code::new(shape);
+        for (parity, data) in (0..shape.parity_count()).flat_map(|it| (0..shape.data_count()).map(move |to| (it, to))) {
+            assert_eq!(code.coefficient(parity, data) != 0, shape.covers(parity, data), "{shape}: {parity}, {data}");
+        }
+    }
+}
+
 /// Nodes and owners make their codes by themselves: the coefficients are a format.
 #[test]
 fn coefficients_never_change() {

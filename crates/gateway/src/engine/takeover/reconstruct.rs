@@ -140,21 +140,14 @@ impl Stripe<'_> {
     }
 }
 
-/// The members that an operation on data chunk `index` goes to: its own node, and the parities that it counts in.
-fn participants(code: &Code, index: usize) -> impl Iterator<Item = usize> {
-    let counts = move |parity: &usize| code.coefficient(*parity, index) != 0;
-    let parities = (0..code.parity_count()).filter(counts).map(|parity| code.data_count() + parity);
-    std::iter::once(index).chain(parities)
-}
-
 /// Does some participant tell of every operation on a data chunk whose own node is missing?
 fn is_told_of(code: &Code, stripe: &Stripe<'_>, index: usize) -> bool {
-    participants(code, index).any(|member| stripe.parts.contains_key(&member))
+    code.shape().participants(index).any(|member| stripe.parts.contains_key(&member))
 }
 
 /// Does every participant of data chunk `index` hold its operation `op`, but those that are gone for good?
 fn is_held_by_all(code: &Code, stripe: &Stripe<'_>, index: usize, op: OpNumber) -> bool {
-    participants(code, index).all(|member| match stripe.parts.get(&member) {
+    code.shape().participants(index).all(|member| match stripe.parts.get(&member) {
         Some(part) => part.last >= op,
         None => stripe.away & 1 << member == 0,
     })

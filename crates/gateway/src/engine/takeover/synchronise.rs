@@ -15,7 +15,6 @@
 
 use std::collections::BTreeMap;
 
-use shorttail_codes::Code;
 use shorttail_units::{CodeShape, NodeId, OpNumber, StripeId};
 use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
 
@@ -151,7 +150,7 @@ impl Engine {
             return;
         }
         let Step::Reading { parts } = &mut load.step else { return };
-        let close = end_of(&code, shape, parts, &found);
+        let close = end_of(shape, parts, &found);
         let reached = parts.values().map(|(report, _)| report.last.max(report.folded)).max().unwrap_or_default();
         let last = close.unwrap_or(reached);
         let indexes: Vec<usize> = parts.keys().copied().collect();
@@ -199,7 +198,7 @@ impl Engine {
 /// | somebody closed it | where the close of the highest epoch says |
 /// | nobody sealed it | where [`end_of_open`] says |
 /// | else | `None`: with the last operation that anybody holds |
-fn end_of(code: &Code, shape: CodeShape, parts: &Parts, members: &[Member]) -> Option<OpNumber> {
+fn end_of(shape: CodeShape, parts: &Parts, members: &[Member]) -> Option<OpNumber> {
     let is_sealed = parts.values().any(|(report, _)| report.sealed);
     if !may_have_counted(shape, members, is_sealed) {
         return Some(OpNumber(0));
@@ -207,7 +206,7 @@ fn end_of(code: &Code, shape: CodeShape, parts: &Parts, members: &[Member]) -> O
     let closes = parts.values().map(|(report, _)| (report.close_epoch, report.close_op));
     let closed = closes.max().filter(|(epoch, _)| epoch.0 > 0).map(|(_, op)| op);
     let told = parts.iter().map(|(&place, (_, part))| (place, part));
-    closed.or_else(|| end_of_open(code, told).filter(|_| !is_sealed))
+    closed.or_else(|| end_of_open(shape, told).filter(|_| !is_sealed))
 }
 
 /// May an operation of a stripe have counted? `members`: what became of them, if nothing of it may be elsewhere.
@@ -220,10 +219,10 @@ fn may_have_counted(shape: CodeShape, members: &[Member], is_sealed: bool) -> bo
 /// holds all before that one, so no member that is away has one of which nobody here tells; what others hold beyond was
 /// not acknowledged, or it would hold that, too. `None`: no such parity is here, and all that is held may have been
 /// acknowledged.
-fn end_of_open<'a>(code: &Code, parts: impl Iterator<Item = (usize, &'a Part)> + Clone) -> Option<OpNumber> {
+fn end_of_open<'a>(shape: CodeShape, parts: impl Iterator<Item = (usize, &'a Part)> + Clone) -> Option<OpNumber> {
     let takes_all = |place: usize| {
-        let parity = place.checked_sub(code.data_count());
-        parity.is_some_and(|parity| (0..code.data_count()).all(|index| code.coefficient(parity, index) != 0))
+        let parity = place.checked_sub(shape.data_count());
+        parity.is_some_and(|parity| (0..shape.data_count()).all(|index| shape.covers(parity, index)))
     };
     let of_parities = parts.clone().filter(|(place, _)| takes_all(*place)).map(|(_, part)| part.last).max()?;
     // A data node may have heard of more that is stable than the parities that are here.
@@ -255,19 +254,19 @@ mod tests {
         let told = |place: usize, last: u32, folded: u32| {
             (place, Part { last: OpNumber(last), folded: OpNumber(folded), ..Part::default() })
         };
-        let end = |code: &Code, told: &[(usize, Part)]| {
-            end_of_open(code, told.iter().map(|(place, part)| (*place, part))).map(|op| op.0)
+        let end = |shape: CodeShape, told: &[(usize, Part)]| {
+            end_of_open(shape, told.iter().map(|(place, part)| (*place, part))).map(|op| op.0)
         };
-        let code = Code::reed_solomon(2, 2).expect("a code");
-        assert_eq!(end(&code, &[told(0, 7, 2), told(1, 4, 2)]), None, "all that is held may have been acknowledged");
-        assert_eq!(end(&code, &[told(0, 7, 2), told(2, 5, 1)]), Some(5));
-        assert_eq!(end(&code, &[told(0, 7, 2), told(2, 5, 1), told(3, 6, 2)]), Some(6));
-        assert_eq!(end(&code, &[told(0, 7, 6), told(2, 5, 1)]), Some(6), "a data node heard of more that is stable");
-        assert_eq!(end(&code, &[told(0, 7, 0), told(2, 0, 0)]), Some(0), "nothing counted");
+        let shape = CodeShape::reed_solomon(2, 2).expect("a code");
+        assert_eq!(end(shape, &[told(0, 7, 2), told(1, 4, 2)]), None, "all that is held may have been acknowledged");
+        assert_eq!(end(shape, &[told(0, 7, 2), told(2, 5, 1)]), Some(5));
+        assert_eq!(end(shape, &[told(0, 7, 2), told(2, 5, 1), told(3, 6, 2)]), Some(6));
+        assert_eq!(end(shape, &[told(0, 7, 6), told(2, 5, 1)]), Some(6), "a data node heard of more that is stable");
+        assert_eq!(end(shape, &[told(0, 7, 0), told(2, 0, 0)]), Some(0), "nothing counted");
         // Groups of two; places 4 and 5 are local parities, 6 the global one.
-        let code = Code::lrc(4, 2, 1).expect("a code");
-        assert_eq!(end(&code, &[told(0, 7, 2), told(4, 7, 2)]), None, "another group's operations it does not know");
-        assert_eq!(end(&code, &[told(0, 7, 2), told(4, 7, 2), told(6, 5, 2)]), Some(5));
+        let shape = CodeShape::lrc(4, 2, 1).expect("a code");
+        assert_eq!(end(shape, &[told(0, 7, 2), told(4, 7, 2)]), None, "another group's operations it does not know");
+        assert_eq!(end(shape, &[told(0, 7, 2), told(4, 7, 2), told(6, 5, 2)]), Some(5));
     }
 
     #[test]
