@@ -289,6 +289,7 @@ impl Engine {
                 targets.iter().any(|one| one.node == to && !one.is_evaded)
                     && self.is_no_worse(&facts.members, from, to, facts.shape)
             }),
+            // Of nodes that drain everything goes, even if it is not placed as well elsewhere.
             None => self.choose_target(stripe, &facts, from, &targets),
         };
         let Some(target) = target else {
@@ -347,10 +348,16 @@ impl Engine {
         able.map(|node| Candidate { is_evaded: is_late(node.id), ..self.candidate(node) }).collect()
     }
 
-    /// Of nodes that drain everything goes, even if it is not placed as well elsewhere; `None`: nobody takes it, or it
-    /// waits for who is to have it.
-    fn choose_target(&self, stripe: StripeId, facts: &Facts, from: NodeId, able: &[Candidate]) -> Option<NodeId> {
-        let others = facts.members.iter().filter(|&&node| node != from);
+    /// Who of those that are able takes a member's place in the stripe; `None`: nobody does, or it waits for who is to
+    /// have it.
+    pub(super) fn choose_target(
+        &self,
+        stripe: StripeId,
+        facts: &Facts,
+        member: NodeId,
+        able: &[Candidate],
+    ) -> Option<NodeId> {
+        let others = facts.members.iter().filter(|&&node| node != member);
         let others: Vec<_> = others.map(|&node| (self.domains.domain_of(node), self.domains.set_of(node))).collect();
         let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
         choose_replacement(self.domains.placement(), able, &others, &wish)

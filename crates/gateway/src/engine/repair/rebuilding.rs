@@ -21,7 +21,7 @@
 use std::sync::Arc;
 
 use shorttail_codes::Cost;
-use shorttail_placement::{Candidate, Wish, choose_replacement};
+use shorttail_placement::Candidate;
 use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
@@ -329,11 +329,7 @@ impl Engine {
                 () => Target::Nowhere,
             };
         }
-        let others = facts.members.iter().filter(|&&node| node != own);
-        let others: Vec<_> = others.map(|&node| (self.domains.domain_of(node), self.domains.set_of(node))).collect();
-        let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
-        let choose =
-            |candidates: &[Candidate]| choose_replacement(self.domains.placement(), candidates, &others, &wish);
+        let choose = |candidates: &[Candidate]| self.choose_target(stripe, facts, own, candidates);
         if let Some(node) = choose(&candidates) {
             return Target::Node(node);
         }
