@@ -32,30 +32,22 @@ use crate::engine::{Engine, What};
 pub enum FetchPurpose {
     Lookup(PoolKey),
     /// A chunk of a stripe that a job empties.
-    Job {
-        job: PoolKey,
-        data_index: u8,
-    },
+    Job(PoolKey),
     /// Pieces of a striped object's stripe (`pieces.rs`).
     Piece {
         read: PoolKey,
         number: u32,
     },
     /// A key listed by a scan.
-    Scan {
-        scan: PoolKey,
-    },
+    Scan(PoolKey),
     /// A chunk of an inherited stripe.
-    Gather {
-        stripe: StripeId,
-        data_index: u8,
-    },
+    Gather,
 }
 
 impl FetchPurpose {
     /// Does a client wait for it? Work in the background is never hedged.
     pub fn is_urgent(self) -> bool {
-        matches!(self, FetchPurpose::Lookup(_) | FetchPurpose::Piece { .. } | FetchPurpose::Scan { .. })
+        matches!(self, FetchPurpose::Lookup(_) | FetchPurpose::Piece { .. } | FetchPurpose::Scan(_))
     }
 }
 
@@ -88,9 +80,9 @@ impl Wanted {
     /// Do the bytes prove themselves to be what is wanted, if they are of a kind that can?
     fn is_whole(&self, bytes: &[u8]) -> bool {
         match self.purpose {
-            FetchPurpose::Lookup(_) | FetchPurpose::Scan { .. } => Record::parse(bytes, self.stripe).is_ok(),
+            FetchPurpose::Lookup(_) | FetchPurpose::Scan(_) => Record::parse(bytes, self.stripe).is_ok(),
             // All that a chunk holds.
-            FetchPurpose::Job { .. } | FetchPurpose::Gather { .. } => whole_chunk(bytes, self.stripe).is_some(),
+            FetchPurpose::Job(_) | FetchPurpose::Gather => whole_chunk(bytes, self.stripe).is_some(),
             FetchPurpose::Piece { .. } => true,
         }
     }
@@ -530,7 +522,7 @@ impl Engine {
 
     /// What is being read for a picture is not wanted any more.
     pub(in crate::engine) fn drop_gathering_fetches(&mut self) {
-        let is_gathering = |fetch: &Fetch| matches!(fetch.wanted.purpose, FetchPurpose::Gather { .. });
+        let is_gathering = |fetch: &Fetch| fetch.wanted.purpose == FetchPurpose::Gather;
         let keys: Vec<PoolKey> =
             self.fetches.iter().filter(|(_, fetch)| is_gathering(fetch)).map(|(key, _)| key).collect();
         keys.into_iter().for_each(|key| _ = self.fetches.remove(key));
@@ -548,10 +540,10 @@ impl Engine {
         let Some((wanted, excluded)) = self.end_fetch(key) else { return };
         match wanted.purpose {
             FetchPurpose::Lookup(lookup) => self.lookup_fetched(lookup, wanted, excluded, result),
-            FetchPurpose::Job { .. } => self.job_fetched(wanted, excluded, result),
+            FetchPurpose::Job(job) => self.job_fetched(job, wanted, excluded, result),
             FetchPurpose::Piece { .. } => unreachable!("pieces are read by the stripe"),
-            FetchPurpose::Scan { scan } => self.scan_fetched(scan, wanted, excluded, result),
-            FetchPurpose::Gather { stripe, data_index } => self.gather_fetched(stripe, data_index, result),
+            FetchPurpose::Scan(scan) => self.scan_fetched(scan, wanted, excluded, result),
+            FetchPurpose::Gather => self.gather_fetched(wanted.stripe, wanted.data_index, result),
         }
     }
 }
@@ -570,10 +562,7 @@ mod tests {
         let mut chunk = vec![0; 2 * record.encoded_bytes(Epoch(1))];
         let half = chunk.len() / 2;
         chunk.chunks_mut(half).for_each(|place| record.encode(stripe, place));
-        for purpose in [
-            FetchPurpose::Job { job: PoolKey::from_raw(0), data_index: 0 },
-            FetchPurpose::Gather { stripe, data_index: 0 },
-        ] {
+        for purpose in [FetchPurpose::Job(PoolKey::from_raw(0)), FetchPurpose::Gather] {
             let shape = CodeShape::reed_solomon(2, 1).expect("a code");
             let (chunk_bytes, extent, op) = (chunk.len() as u32, Extent::Bytes(chunk.len() as u32), OpNumber(0));
             let (partition, members) = (PartitionId(0), Arc::from([]));

@@ -249,7 +249,7 @@ impl Engine {
                 offset: u32::from(location.offset),
                 extent: Extent::Record,
                 op: OpNumber(0),
-                purpose: FetchPurpose::Scan { scan: key },
+                purpose: FetchPurpose::Scan(key),
             };
             self.start_fetch(wanted);
         }

@@ -263,7 +263,7 @@ mod tests {
             offset: 0,
             extent: Extent::Bytes(100),
             op: OpNumber(0),
-            purpose: FetchPurpose::Gather { stripe: StripeId::default(), data_index: data_index as u8 },
+            purpose: FetchPurpose::Gather,
         }
     }
 

@@ -369,13 +369,18 @@ impl Engine {
             offset: 0,
             extent: Extent::Bytes(length),
             op: OpNumber(0),
-            purpose: FetchPurpose::Job { job: key, data_index: data_index as u8 },
+            purpose: FetchPurpose::Job(key),
         };
         self.start_fetch_without(wanted, excluded);
     }
 
-    pub(in crate::engine) fn job_fetched(&mut self, wanted: Wanted, excluded: u128, result: Result<&[u8], FetchError>) {
-        let FetchPurpose::Job { job: key, .. } = wanted.purpose else { return };
+    pub(in crate::engine) fn job_fetched(
+        &mut self,
+        key: PoolKey,
+        wanted: Wanted,
+        excluded: u128,
+        result: Result<&[u8], FetchError>,
+    ) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         match result {
             Ok(bytes) => {

@@ -323,7 +323,7 @@ impl Engine {
             });
             let length = reported.map_or(chunk_bytes as u32, |(_, report)| report.length);
             if length == 0 {
-                self.gather_fetched(stripe, data_index as u8, Ok(&[]));
+                self.gather_fetched(stripe, data_index, Ok(&[]));
                 continue;
             }
             self.start_fetch(Wanted {
@@ -336,7 +336,7 @@ impl Engine {
                 offset: 0,
                 extent: Extent::Bytes(length),
                 op: OpNumber(0),
-                purpose: FetchPurpose::Gather { stripe, data_index: data_index as u8 },
+                purpose: FetchPurpose::Gather,
             });
         }
     }
@@ -344,13 +344,13 @@ impl Engine {
     pub(in crate::engine) fn gather_fetched(
         &mut self,
         stripe: StripeId,
-        data_index: u8,
+        data_index: usize,
         result: Result<&[u8], FetchError>,
     ) {
         let Some(load) = self.load(stripe) else { return };
         let Step::Sealed { chunks } = &mut load.step else { return };
         match result.ok().and_then(|bytes| whole_chunk(bytes, stripe)) {
-            Some(bytes) => chunks[usize::from(data_index)] = Some(bytes.to_vec()),
+            Some(bytes) => chunks[data_index] = Some(bytes.to_vec()),
             None => load.has_failed = true,
         }
         load.missing -= 1;

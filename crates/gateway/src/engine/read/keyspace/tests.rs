@@ -144,7 +144,7 @@ fn a_step_that_met_damage_begins_anew_a_few_times() {
             offset: 0,
             extent: Extent::Record,
             op: OpNumber(0),
-            purpose: FetchPurpose::Scan { scan },
+            purpose: FetchPurpose::Scan(scan),
         };
         engine.scan_fetched(scan, wanted, 1, result);
         match engine.poll_reply(engine.now)?.1 {
