@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 
 use super::again::Excluded;
 use super::distrust;
+use crate::engine::state::index::StripeSlot;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::takeover::reconstruct::whole_chunk;
 use crate::engine::{Engine, What};
@@ -190,6 +191,30 @@ pub(super) enum Way {
 }
 
 impl Engine {
+    /// Bytes of a data chunk of a packed stripe that is sealed.
+    pub(in crate::engine) fn wanted(
+        &self,
+        slot: StripeSlot,
+        data_index: usize,
+        offset: u32,
+        extent: Extent,
+        purpose: FetchPurpose,
+    ) -> Wanted {
+        let stripe = self.stripes.at(slot);
+        Wanted {
+            stripe: stripe.id,
+            shape: self.config.shape,
+            partition: stripe.partition,
+            members: stripe.members.clone(),
+            data_index,
+            chunk_bytes: self.config.chunk_bytes as u32,
+            offset,
+            extent,
+            op: OpNumber(0),
+            purpose,
+        }
+    }
+
     pub(in crate::engine) fn start_fetch(&mut self, wanted: Wanted) {
         self.start_fetch_without(wanted, 0);
     }

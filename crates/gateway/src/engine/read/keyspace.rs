@@ -13,7 +13,7 @@
 //! listed as one: both have one tag, so one step reads them.
 
 use shorttail_store::record::{Record, RecordKind, record_bytes};
-use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
+use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use crate::command::StoreError;
@@ -239,19 +239,8 @@ impl Engine {
                 self.scan_listed(key, &record, id);
                 continue;
             }
-            let wanted = Wanted {
-                stripe: stripe.id,
-                shape: self.config.shape,
-                partition: stripe.partition,
-                members: stripe.members.clone(),
-                data_index,
-                chunk_bytes: self.config.chunk_bytes as u32,
-                offset: u32::from(location.offset),
-                extent: Extent::Record,
-                op: OpNumber(0),
-                purpose: FetchPurpose::Scan(key),
-            };
-            self.start_fetch(wanted);
+            let offset = u32::from(location.offset);
+            self.start_fetch(self.wanted(slot, data_index, offset, Extent::Record, FetchPurpose::Scan(key)));
         }
     }
 

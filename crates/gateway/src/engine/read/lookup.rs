@@ -2,7 +2,7 @@
 
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{Now, OpNumber, Slot, StripeId, Version};
+use shorttail_units::{Now, Slot, StripeId, Version};
 use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
@@ -227,24 +227,12 @@ impl Engine {
 
     fn fetch_candidate(&mut self, lookup: Lookup, location: Location) {
         let (slot, data_index) = self.stripes.place_of(location);
-        let stripe = self.stripes.at(slot);
-        let (id, partition, members) = (stripe.id, stripe.partition, stripe.members.clone());
         // Before a value is overwritten in place, its nodes must be known.
-        let is_awaited = self.policy(partition).update == Update::InPlace;
+        let is_awaited = self.policy(self.stripes.at(slot).partition).update == Update::InPlace;
         let can_wait = matches!(lookup.purpose, LookupPurpose::Verify { .. }) && !is_awaited;
         let key = self.lookups.insert(lookup);
-        let wanted = Wanted {
-            stripe: id,
-            shape: self.config.shape,
-            partition,
-            members,
-            data_index,
-            chunk_bytes: self.config.chunk_bytes as u32,
-            offset: u32::from(location.offset),
-            extent: Extent::Record,
-            op: OpNumber(0),
-            purpose: FetchPurpose::Lookup(key),
-        };
+        let offset = u32::from(location.offset);
+        let wanted = self.wanted(slot, data_index, offset, Extent::Record, FetchPurpose::Lookup(key));
         if can_wait { self.deferred.push(self.now, wanted) } else { self.start_fetch(wanted) }
     }
 

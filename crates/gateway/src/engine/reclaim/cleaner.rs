@@ -17,7 +17,7 @@ mod landing;
 use std::collections::HashSet;
 
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{OpNumber, PartitionId, StripeId};
+use shorttail_units::{PartitionId, StripeId};
 
 use super::doomed::Doomed;
 use super::reserve::Urgency;
@@ -351,7 +351,6 @@ impl Engine {
             return;
         }
         let near = if excluded == 0 { self.read_chunk_near(slot, data_index, length as usize) } else { None };
-        let stripe = self.stripes.at(slot);
         let job = self.jobs.get_mut(key).expect("a job that goes on");
         if let Some(bytes) = near {
             job.is_parked = false;
@@ -359,18 +358,7 @@ impl Engine {
             return;
         }
         job.source = Source::Loading;
-        let wanted = Wanted {
-            stripe: stripe.id,
-            shape: self.config.shape,
-            partition: stripe.partition,
-            members: stripe.members.clone(),
-            data_index,
-            chunk_bytes: self.config.chunk_bytes as u32,
-            offset: 0,
-            extent: Extent::Bytes(length),
-            op: OpNumber(0),
-            purpose: FetchPurpose::Job(key),
-        };
+        let wanted = self.wanted(slot, data_index, 0, Extent::Bytes(length), FetchPurpose::Job(key));
         self.start_fetch_without(wanted, excluded);
     }
 

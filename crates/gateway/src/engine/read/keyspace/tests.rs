@@ -128,24 +128,14 @@ fn an_object_that_was_alive_when_it_was_listed_is_in_the_list() {
 fn a_step_that_met_damage_begins_anew_a_few_times() {
     let (mut engine, stripe, bytes) = engine_with_a_record_elsewhere(b"value");
     let token = Token { connection: 2, id: RequestId { seq: 1, part: 0 } };
-    let members = engine.stripes.at(engine.stripes.slot_of(stripe).expect("here")).members.clone();
+    let slot = engine.stripes.slot_of(stripe).expect("here");
+    let wanted = engine.wanted(slot, 0, 0, Extent::Record, FetchPurpose::Scan(PoolKey::from_raw(0)));
     let begin = |engine: &mut Engine, request| {
         engine.take_request(engine.now, token, Request::Keyspace(request));
     };
     let arrives = |engine: &mut Engine, result: Result<&[u8], FetchError>| {
         let (scan, _) = engine.scans.iter().next().expect("a step that waits");
-        let wanted = Wanted {
-            stripe,
-            shape: engine.config.shape,
-            partition: engine.config.partition_of(engine.key_ref(b"key").slot),
-            members: members.clone(),
-            data_index: 0,
-            chunk_bytes: engine.config.chunk_bytes as u32,
-            offset: 0,
-            extent: Extent::Record,
-            op: OpNumber(0),
-            purpose: FetchPurpose::Scan(scan),
-        };
+        let wanted = Wanted { purpose: FetchPurpose::Scan(scan), ..wanted.clone() };
         engine.scan_fetched(scan, wanted, 1, result);
         match engine.poll_reply(engine.now)?.1 {
             Reply::Keyspace(outcome) => Some(outcome),

@@ -101,18 +101,8 @@ impl Scene {
         let mut bytes = vec![0; record.encoded_bytes(stripe.epoch())];
         record.encode(stripe, &mut bytes);
         let (key, _) = self.engine.lookups.iter().next().expect("a read that waits");
-        let wanted = Wanted {
-            stripe,
-            shape: self.engine.config.shape,
-            partition: PartitionId(0),
-            members: [0, 1, 2, 3].map(NodeId).to_vec().into(),
-            data_index: 0,
-            chunk_bytes: self.engine.config.chunk_bytes as u32,
-            offset: 0,
-            extent: Extent::Record,
-            op: OpNumber(0),
-            purpose: FetchPurpose::Lookup(key),
-        };
+        let (slot, _) = self.engine.stripes.place_of(self.location(place));
+        let wanted = self.engine.wanted(slot, 0, 0, Extent::Record, FetchPurpose::Lookup(key));
         self.engine.lookup_fetched(key, wanted, 0, Ok(&bytes));
     }
 
