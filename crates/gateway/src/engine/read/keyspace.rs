@@ -12,7 +12,7 @@
 //! Until it is known which record a durable write replaces, the index names both. They are counted as one object, and
 //! listed as one: both have one tag, so one step reads them.
 
-use shorttail_store::record::{Record, RecordKind, record_bytes};
+use shorttail_store::record::{Record, record_bytes};
 use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
@@ -282,7 +282,7 @@ impl Engine {
         let Some(step) = self.scans.get_mut(key) else { return };
         step.missing -= 1;
         if let Ok((record, _)) = Record::parse(bytes, stripe) {
-            let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+            let manifest = Manifest::of(&record);
             let key = ScannedKey {
                 key: record.key.to_vec(),
                 value_bytes: manifest.map_or(record.value.len(), |manifest| manifest.value_bytes),

@@ -483,7 +483,7 @@ fn deferred(command: &BoxCommand, object: &Object) -> Option<Reply> {
 }
 
 pub(in crate::engine) fn old_record(record: &Record<'_>, location: Location, record_bytes: usize) -> OldRecord {
-    let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+    let manifest = Manifest::of(record);
     let striped_bytes = manifest.as_ref().map_or(0, |manifest| manifest.value_bytes);
     OldRecord {
         location,
@@ -498,7 +498,7 @@ fn digest(lookup: &mut Lookup, record: &Record<'_>, fetched: bool, idle_s: u32, 
     if record.is_over(now.unix_ms) {
         return Digest::Expired;
     }
-    let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+    let manifest = Manifest::of(record);
     let value_bytes = manifest.as_ref().map_or(record.value.len(), |manifest| manifest.value_bytes);
     let has_all = |command: &BoxCommand| manifest.is_none() || command.wants() != Wants::Value;
     if let LookupPurpose::Read { command, .. } = &mut lookup.purpose

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shorttail_store::record::{Record, RecordKind, records};
+use shorttail_store::record::{Record, records};
 use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::census::{Census, Member, Seat};
@@ -418,10 +418,7 @@ impl Engine {
                 && stripes.any(|stripe| self.may_have_moved(stripe))
         };
         let mut manifests = content.chunks.iter().flat_map(|chunk| records(chunk, id));
-        manifests.any(|(_, record, _)| {
-            let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
-            manifest.is_some_and(|manifest| is_unknown(&record, &manifest))
-        })
+        manifests.any(|(_, record, _)| Manifest::of(&record).is_some_and(|manifest| is_unknown(&record, &manifest)))
     }
 
     /// Takes loaded stripes into the picture, newest first.

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 pub use shorttail_store::piece::{PIECE_CRC_BYTES, open_piece, seal_piece};
+use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{CodeShape, NodeId, StripeId};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,8 +65,13 @@ impl Manifest {
         out
     }
 
+    /// That of a record, if it has one.
+    pub fn of(record: &Record<'_>) -> Option<Self> {
+        if record.kind == RecordKind::Manifest { Self::parse(record.value) } else { None }
+    }
+
     /// `None` if the bytes are no manifest; the record's checksum held, so a bug or another version wrote them.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
+    fn parse(bytes: &[u8]) -> Option<Self> {
         let (fixed, nodes) = bytes.split_first_chunk::<{ Self::FIXED_BYTES }>()?;
         let word = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
         let half = |at: usize| u32::from_le_bytes(fixed[at..at + 4].try_into().expect("four bytes"));
