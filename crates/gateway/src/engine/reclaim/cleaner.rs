@@ -563,11 +563,7 @@ impl Engine {
         } else {
             self.drop_record(ended.slot, ended.tag(), &old);
         }
-        if is_expired {
-            self.stats.totals.expired_total += 1;
-        } else {
-            self.stats.totals.evicted_total += 1;
-        }
+        self.count_ended(is_expired);
         Step::Done
     }
 

@@ -49,11 +49,16 @@ impl Engine {
                 Some(manifest) => self.free_striped(manifest.first),
                 None => {}
             }
-            match one.is_expired {
-                true => self.stats.totals.expired_total += 1,
-                false => self.stats.totals.evicted_total += 1,
-            }
+            self.count_ended(one.is_expired);
         }
         held
+    }
+
+    /// An object ended by itself, or is evicted.
+    pub(super) fn count_ended(&mut self, is_expired: bool) {
+        match is_expired {
+            true => self.stats.totals.expired_total += 1,
+            false => self.stats.totals.evicted_total += 1,
+        }
     }
 }

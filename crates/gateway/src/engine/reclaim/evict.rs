@@ -177,11 +177,7 @@ impl Engine {
         if !is_over && self.index.take_recent(slot, tag, old.location) {
             return self.stays(key);
         }
-        if is_over {
-            self.stats.totals.expired_total += 1;
-        } else {
-            self.stats.totals.evicted_total += 1;
-        }
+        self.count_ended(is_over);
         let round = Round { is_eviction: true, ..Round::ending(old, self.take_version(), None) };
         if let Some(lock) = self.locks.get_mut(key) {
             self.evictions.ending += 1;
