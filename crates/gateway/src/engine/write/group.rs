@@ -18,7 +18,7 @@ use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::index::Location;
 use crate::engine::state::pool::PoolKey;
-use crate::engine::{Engine, Token, Work};
+use crate::engine::{Engine, Token};
 use crate::request::{GroupPut, Reply};
 
 #[derive(Debug)]
@@ -110,8 +110,7 @@ impl Engine {
         let Some(held) = self.locks.get_mut(lock) else { return };
         let Some(group) = self.groups.get_mut(key) else {
             // The group failed meanwhile.
-            held.phase = LockPhase::Starting;
-            return self.work.push_back(Work::Start(lock));
+            return self.start_round_again(lock);
         };
         if group.apart.is_some() {
             return self.begin_part(key, lock);
@@ -262,10 +261,7 @@ impl Engine {
             self.note_unsettled_group(&group);
         }
         for lock in group.pairs.iter().filter_map(|pair| pair.lock) {
-            if let Some(held) = self.locks.get_mut(lock) {
-                held.phase = LockPhase::Starting;
-                self.work.push_back(Work::Start(lock));
-            }
+            self.start_round_again(lock);
         }
         self.reply(group.token, Reply::Group(result));
     }

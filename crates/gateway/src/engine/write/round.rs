@@ -82,6 +82,13 @@ impl Engine {
         self.begin_lookup_of(key, LookupPurpose::Round { lock: key, wants_value });
     }
 
+    /// A lock's next round begins once what is being handled is.
+    pub(super) fn start_round_again(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        lock.phase = LockPhase::Starting;
+        self.work.push_back(Work::Start(key));
+    }
+
     /// Looks for a lock's key.
     fn begin_lookup_of(&mut self, key: PoolKey, purpose: LookupPurpose) {
         let Some(lock) = self.locks.get(key) else { return };

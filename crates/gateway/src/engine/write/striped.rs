@@ -594,12 +594,6 @@ impl Engine {
         held.is_some_and(|held| self.index.contains(held.slot, Tag::of_hash(held.hash), old.location))
     }
 
-    fn start_round_again(&mut self, lock: PoolKey) {
-        let Some(held) = self.locks.get_mut(lock) else { return };
-        held.phase = LockPhase::Starting;
-        self.work.push_back(Work::Start(lock));
-    }
-
     /// First stripes of striped objects that rounds are about to make, or to keep: these decide what becomes of them.
     pub(in crate::engine) fn striped_in_flight(&self) -> Vec<StripeId> {
         let unconfirmed = self.unconfirmed_rounds().filter_map(|round| round.manifest());
