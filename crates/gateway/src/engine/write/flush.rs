@@ -260,6 +260,10 @@ impl Engine {
         self.reply(token, Reply::Keyspace(result));
     }
 
+    fn answer_flushes(&mut self, waiting: Vec<Token>, result: Result<KeyspaceReply, StoreError>) {
+        waiting.into_iter().for_each(|token| self.answer_flush(token, result.clone()));
+    }
+
     /// A partition's control record is durable.
     pub(super) fn declaration_confirmed(&mut self, key: PoolKey, partition: PartitionId) {
         let Some(declaration) = self.flushes.declarations.get_mut(key) else { return };
@@ -286,17 +290,13 @@ impl Engine {
             }
             _ => self.apply_floor_in(declaration.version, &declaration.partitions),
         }
-        for token in declaration.waiting {
-            self.answer_flush(token, Ok(KeyspaceReply::Flushed));
-        }
+        self.answer_flushes(declaration.waiting, Ok(KeyspaceReply::Flushed));
     }
 
     /// A partition's control record was in flight and found no other place.
     pub(super) fn declaration_interrupted(&mut self, key: PoolKey) {
         let Some(declaration) = self.flushes.declarations.remove(key) else { return };
-        for token in declaration.waiting {
-            self.answer_flush(token, Err(StoreError::OutcomeUnknown));
-        }
+        self.answer_flushes(declaration.waiting, Err(StoreError::OutcomeUnknown));
         if self.flushes.declaring == Some(key) {
             self.let_rounds_begin();
         }
@@ -306,7 +306,7 @@ impl Engine {
     /// would come back when the floor is no longer kept (rule R3).
     fn declare_floor_again(&mut self, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) {
         if self.declare_floor(partitions, waiting.clone()).is_err() {
-            waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
+            self.answer_flushes(waiting, Err(StoreError::OutcomeUnknown));
             self.let_rounds_begin();
         }
     }
@@ -320,7 +320,7 @@ impl Engine {
     fn declare_order_again(&mut self, at: UnixMs, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) {
         let version = self.take_version();
         if self.declare(version, Control::FlushDue(at), partitions, waiting.clone()).is_err() {
-            waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
+            self.answer_flushes(waiting, Err(StoreError::OutcomeUnknown));
         }
     }
 
@@ -435,9 +435,7 @@ impl Engine {
     pub(in crate::engine) fn give_up_flushes(&mut self) {
         self.give_back_flushes();
         for declaration in self.flushes.declarations.take_all() {
-            for token in declaration.waiting {
-                self.answer_flush(token, Err(StoreError::OutcomeUnknown));
-            }
+            self.answer_flushes(declaration.waiting, Err(StoreError::OutcomeUnknown));
         }
     }
 
