@@ -203,8 +203,7 @@ impl Engine {
         let Some(group) = self.groups.get_mut(key) else { return };
         let since_us = *group.stalled_us.get_or_insert(now_us);
         let bytes = group.pairs.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
-        let Some(key_of_slot) = group.pairs.first().map(|pair| pair.key.clone()) else { return };
-        let partition = self.config.partition_of(self.key_ref(&key_of_slot).slot);
+        let Some(partition) = self.partition_of_group(key) else { return };
         let lane = Lane { kind: Kind::Packed, partition };
         if let Err(error) = self.let_wait(StalledWrite::Group(key), lane, since_us, bytes, false) {
             self.fail_group(key, error);
