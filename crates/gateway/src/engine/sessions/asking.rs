@@ -556,12 +556,16 @@ impl Engine {
                 tracing::info!(node = id.0, epoch = self.config.epoch.0, "node answers again");
                 self.repair.is_away_stale = true;
             }
-            // What was declared void meanwhile reckoned with a chunk here that was never told to go, as there is none.
-            self.settle_voids_of(id);
-            self.reread_from(id);
-            self.verify_doubtful();
-            self.stalled.press();
+            self.node_in_use_again(id);
         }
+    }
+
+    pub(super) fn node_in_use_again(&mut self, id: NodeId) {
+        // What was declared void meanwhile reckoned with a chunk here that was never told to go, as there is none.
+        self.settle_voids_of(id);
+        self.reread_from(id);
+        self.verify_doubtful();
+        self.stalled.press();
     }
 
     /// Asks every node now and then what it has in use: other owners use it too. What could not be read is tried again.

@@ -287,10 +287,7 @@ impl Engine {
             self.repair.wake_resting();
             self.note_back(id.node);
             self.forget_left(id.node);
-            self.settle_voids_of(id.node);
-            self.reread_from(id.node);
-            self.verify_doubtful();
-            self.stalled.press();
+            self.node_in_use_again(id.node);
         }
     }
 
