@@ -12,6 +12,7 @@ use crate::engine::state::index::{Location, Tag};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::write::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use crate::engine::write::manifest::Manifest;
+use crate::engine::write::striped::Reader;
 use crate::engine::{Engine, KeyRef, Token};
 use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
@@ -370,7 +371,7 @@ impl Engine {
                     self.index.mark_read(slot, tag, old.location);
                     self.recent.touch(hash, self.now.unix_ms.seconds());
                 }
-                self.load_striped_for_read(token, command, object, is_next);
+                self.load_striped(Reader::Command { token, command }, object, is_next);
             }
             (LookupPurpose::Read { token, command, .. }, Digest::Expired) => {
                 self.stats.met_expired_total += 1;
@@ -381,7 +382,7 @@ impl Engine {
             }
             (LookupPurpose::Round { lock, wants_value }, Digest::Object(object)) => {
                 if wants_value && matches!(object.data, ObjectData::Striped { .. }) {
-                    self.load_striped_for_round(lock, object, old);
+                    self.load_striped(Reader::Round { lock, old }, object, false);
                 } else {
                     self.round_current(lock, Some(object), Old::Present(old));
                 }

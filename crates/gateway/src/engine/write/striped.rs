@@ -454,21 +454,8 @@ impl Engine {
         self.striped.get_mut(&first)
     }
 
-    pub(in crate::engine) fn load_striped_for_read(
-        &mut self,
-        token: Token,
-        command: BoxCommand,
-        object: Object,
-        is_next: bool,
-    ) {
-        self.load_striped(Reader::Command { token, command }, object, is_next);
-    }
-
-    pub(in crate::engine) fn load_striped_for_round(&mut self, lock: PoolKey, object: Object, old: OldRecord) {
-        self.load_striped(Reader::Round { lock, old }, object, false);
-    }
-
-    fn load_striped(&mut self, reader: Reader, object: Object, is_next: bool) {
+    /// Reads the value of a striped object once there is room; `is_next`: before others that wait.
+    pub(in crate::engine) fn load_striped(&mut self, reader: Reader, object: Object, is_next: bool) {
         let (bytes, reader) = (object.data.value_bytes(), (reader, object));
         let admitted = match is_next {
             true => self.read_room.admit_next(bytes, reader),
