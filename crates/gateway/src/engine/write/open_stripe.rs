@@ -272,8 +272,7 @@ impl<I> OpenStripe<I> {
     }
 
     pub fn append_bytes(&self, append: &Append) -> &[u8] {
-        let start = append.data_index * self.chunk_bytes + append.offset;
-        &self.bytes[start..start + append.length]
+        self.item_bytes(append.data_index, append.offset, append.length)
     }
 
     /// Records of turn `turn` go to the chunk whose turn it is.
@@ -371,8 +370,8 @@ impl<I> OpenStripe<I> {
     {
         let op = self.ops.iter_mut().find(|op| !op.confirmed && !op.raced)?;
         op.raced = true;
-        let start = op.data_index * self.chunk_bytes + op.offset;
-        Some((op.items.clone(), self.bytes[start..start + op.length].to_vec()))
+        let (items, data_index, offset, length) = (op.items.clone(), op.data_index, op.offset, op.length);
+        Some((items, self.item_bytes(data_index, offset, length).to_vec()))
     }
 
     /// The records of the operation that begins there are for these purposes now.
@@ -405,7 +404,7 @@ impl<I> OpenStripe<I> {
         self.ops.drain(..).chain(pending).flat_map(|op| op.items).collect()
     }
 
-    /// Bytes of a record given by its item.
+    /// Bytes of a record given by its item, or of an operation.
     pub fn item_bytes(&self, data_index: usize, offset: usize, length: usize) -> &[u8] {
         let start = data_index * self.chunk_bytes + offset;
         &self.bytes[start..start + length]
