@@ -444,7 +444,7 @@ impl Engine {
         }
         for &slot in self.stripes.unsealed() {
             let stripe = self.stripes.at(slot);
-            let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+            let open = stripe.bytes();
             let Some(sent_us) = open.oldest_sent_us().filter(|&sent_us| sent_us < before_us) else { continue };
             for member in open.laggards(before_us) {
                 let node = stripe.members[member];

@@ -59,7 +59,7 @@ impl Engine {
     /// Rule R1.
     fn invariant_only_the_confirmed_prefix_is_stable(&self) {
         for (_, stripe) in self.stripes.iter().filter(|(_, stripe)| stripe.is_unsealed()) {
-            let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+            let open = stripe.bytes();
             open.invariant_only_the_confirmed_prefix_is_stable();
         }
     }

@@ -91,6 +91,19 @@ impl<I> Stripe<I> {
         }
     }
 
+    /// The owner's copy.
+    ///
+    /// # Panics
+    /// If it has none: it has that of every stripe that is unsealed or being left.
+    pub fn bytes(&self) -> &OpenStripe<I> {
+        self.open.as_ref().expect("an unsealed stripe, and one that is being left, has its bytes")
+    }
+
+    /// As [`Stripe::bytes`].
+    pub fn bytes_mut(&mut self) -> &mut OpenStripe<I> {
+        self.open.as_mut().expect("an unsealed stripe, and one that is being left, has its bytes")
+    }
+
     pub fn phase(&self) -> StripePhase {
         self.phase
     }

@@ -90,7 +90,7 @@ pub fn leave_no_room(engine: &mut Engine, full: PartitionId) {
 pub fn confirm_all(engine: &mut Engine, slot: StripeSlot) {
     let stripe = engine.stripes.at(slot);
     let (id, members) = (stripe.id, stripe.members.clone());
-    let last = stripe.open.as_ref().expect("its bytes").last_op();
+    let last = stripe.bytes().last_op();
     for &node in members.iter() {
         engine.stripe_opened(node, id);
         engine.acknowledged(node, id, last);

@@ -638,7 +638,7 @@ mod tests {
     /// The control records in a stripe that its owner has the bytes of.
     fn controls_in(engine: &Engine, slot: StripeSlot) -> Vec<Control> {
         let stripe = engine.stripes.at(slot);
-        let bytes = stripe.open.as_ref().expect("its bytes").chunk(0);
+        let bytes = stripe.bytes().chunk(0);
         records(bytes, stripe.id).filter_map(|(_, record, _)| Control::parse(record.value)).collect()
     }
 

@@ -269,8 +269,7 @@ impl Engine {
         }
         self.turn += 1;
         for slot in open {
-            let open = self.stripes.at_mut(slot).open.as_mut();
-            open.expect("a stripe that takes appends has its bytes").begin_turn(self.turn);
+            self.stripes.at_mut(slot).bytes_mut().begin_turn(self.turn);
         }
     }
 
@@ -320,7 +319,7 @@ impl Engine {
         self.hedging.budget.earn();
         self.stats.totals.appends_put_total += held.len() as u64;
         for member in held {
-            let open = self.stripes.at_mut(slot).open.as_mut().expect("it was flushed above");
+            let open = self.stripes.at_mut(slot).bytes_mut();
             let confirmed = open.acknowledge(member, append.op);
             self.pass_on(slot, confirmed);
         }
@@ -398,7 +397,7 @@ impl Engine {
 
     fn send_seals(&mut self, slot: StripeSlot) {
         let stripe = self.stripes.at(slot);
-        let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+        let open = stripe.bytes();
         if !open.is_settled() {
             return;
         }
@@ -417,7 +416,7 @@ impl Engine {
         let Some(slot) = self.stripes.slot_of(id) else { return };
         let stripe = self.stripes.at_mut(slot);
         let Some(member) = stripe.member_of(node).filter(|_| stripe.phase() == StripePhase::Sealing) else { return };
-        let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+        let open = stripe.bytes_mut();
         open.seal_confirmed |= 1 << member;
         if open.seal_confirmed.count_ones() as usize != stripe.members.len() {
             return;
@@ -479,7 +478,7 @@ impl Engine {
         grouped: &mut Vec<Grouped>,
     ) {
         let stripe = self.stripes.at(from);
-        let open = stripe.open.as_ref().expect("a stripe being left keeps its bytes");
+        let open = stripe.bytes();
         let bytes = open.item_bytes(item.data_index, item.offset, item.length).to_vec();
         let (record, _) = Record::parse(&bytes, stripe.id).expect("the owner's own bytes are a record");
         let purpose = match item.purpose {
@@ -584,7 +583,7 @@ impl Engine {
         let now_us = self.now.mono_us;
         for &slot in &self.stripes.unsealed().to_vec() {
             let stripe = self.stripes.at_mut(slot);
-            let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+            let open = stripe.bytes_mut();
             for (member, stable) in open.stable_untold(now_us, IDLE_STABLE_US) {
                 let session = self.nodes.session_of(stripe.members[member], stripe.id);
                 self.nodes.send(session, &NodeRequest::Stable { stripe: stripe.id, stable }, 0);

@@ -166,7 +166,7 @@ impl Engine {
     fn race(&mut self, from: StripeSlot) -> Start {
         let stripe = self.stripes.at(from);
         let partition = stripe.partition;
-        let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+        let open = stripe.bytes();
         let Some(op) = open.next_to_race() else { return Start::Useless };
         let lateness_us = op.laggards.iter().map(|&member| self.lateness_us(stripe.members[member])).max();
         let items = open.items_to_race();
@@ -190,7 +190,7 @@ impl Engine {
         self.flush_stripe(room.slot);
         let stripe = self.stripes.at_mut(from);
         let from_id = stripe.id;
-        let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+        let open = stripe.bytes_mut();
         let (items, bytes) = open.begin_race().expect("it was found above");
         let mut start = 0;
         let mut wrapped = Vec::with_capacity(items.len());
@@ -221,7 +221,7 @@ impl Engine {
         }
         self.flush_stripe(room.slot);
         self.has_unsent = true;
-        let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
+        let open = self.stripes.at_mut(from).bytes_mut();
         open.set_purposes(items[0].data_index, items[0].offset, &wrapped);
         self.stats.totals.redirected_writes_total += items.len() as u64;
         Start::Appended
@@ -257,8 +257,7 @@ impl Engine {
     /// The copies that go on may be late as well by now, and have been for long: they are raced as if they never were.
     fn race_again(&mut self, key: PoolKey) {
         for slot in self.stripes.unsealed().to_vec() {
-            let open = self.stripes.at_mut(slot).open.as_mut();
-            open.expect("an unsealed stripe has its bytes").race_again(Purpose::Raced(key));
+            self.stripes.at_mut(slot).bytes_mut().race_again(Purpose::Raced(key));
         }
         self.hedging.due_us = self.now.mono_us;
     }

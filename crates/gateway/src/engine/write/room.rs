@@ -51,7 +51,7 @@ impl Engine {
         let newest = self.newest_of(partition);
         let stripe = self.stripes.at_mut(room.slot);
         stripe.reach = stripe.reach.max(newest);
-        let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+        let open = stripe.bytes();
         if open.needs_flush(room.data_index, length, APPEND_BYTES_MAX) {
             self.flush_stripe(room.slot);
         }
@@ -75,7 +75,7 @@ impl Engine {
         // Almost always there is one stripe, and it has room.
         for &slot in &self.logs[&partition].open {
             let stripe = self.stripes.at(slot);
-            let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+            let open = stripe.bytes();
             if let Some(data_index) = open.room_for(length).filter(|_| stripe.id > above) {
                 return Ok(Room { slot, data_index, lateness_us: 0 });
             }
@@ -107,7 +107,7 @@ impl Engine {
     /// Does a stripe of the partition that takes appends have room for so many bytes?
     pub(in crate::engine) fn has_room_in_open(&self, partition: PartitionId, length: usize) -> bool {
         self.logs[&partition].open.iter().any(|&slot| {
-            let open = self.stripes.at(slot).open.as_ref().expect("a stripe that takes appends has its bytes");
+            let open = self.stripes.at(slot).bytes();
             open.chunks_with_room(length).next().is_some()
         })
     }
@@ -117,7 +117,7 @@ impl Engine {
     fn seal_full(&mut self, partition: PartitionId, length: usize) {
         let length = length.min(self.config.packed_bytes_max());
         let is_full = |slot: &StripeSlot| {
-            let open = self.stripes.at(*slot).open.as_ref().expect("a stripe that takes appends has its bytes");
+            let open = self.stripes.at(*slot).bytes();
             open.chunks_with_room(length).next().is_none()
         };
         let full: Vec<_> = self.logs[&partition].open.iter().copied().filter(is_full).collect();
@@ -130,7 +130,7 @@ impl Engine {
         let lateness_us = move |node: NodeId| if sidesteps { self.lateness_us(node) } else { 0 };
         let rooms = self.logs[&partition].open.iter().rev().flat_map(|&slot| {
             let stripe = self.stripes.at(slot);
-            let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+            let open = stripe.bytes();
             let chunks = open.chunks_with_room(length).filter(move |_| stripe.id > above);
             let opening_us = self.opening_lateness_us(stripe, lateness_us);
             chunks.map(move |data_index| {
@@ -144,7 +144,7 @@ impl Engine {
 
     /// How late the members are whose chunk a stripe needs before anything in it is confirmed.
     fn opening_lateness_us(&self, stripe: &Stripe<Purpose>, lateness_us: impl Fn(NodeId) -> u64) -> u64 {
-        let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+        let open = stripe.bytes();
         let mut unopened: SmallVec<[u64; 24]> =
             open.unopened().map(|member| lateness_us(stripe.members[member])).collect();
         unopened.sort_unstable();
@@ -190,8 +190,7 @@ impl Engine {
             let is_opening = sidesteps && self.opening_lateness_us(stripe, |node| self.lateness_us(node)) > 0;
             let is_hampered = |chunk: &usize| is_opening || shape.participants(*chunk).any(is_slow);
             let hampered = (0..shape.data_count()).filter(is_hampered).fold(0u128, |bits, chunk| bits | 1 << chunk);
-            let open = self.stripes.at_mut(slot).open.as_mut();
-            open.expect("a stripe that takes appends has its bytes").set_hampered(hampered);
+            self.stripes.at_mut(slot).bytes_mut().set_hampered(hampered);
         }
     }
 

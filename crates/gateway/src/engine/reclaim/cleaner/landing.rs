@@ -79,7 +79,7 @@ impl Engine {
     pub(in crate::engine) fn carry_confirmed(&mut self, job: PoolKey, to: Location, bytes: usize) {
         let (slot, data_index) = self.stripes.place_of(to);
         let stripe = self.stripes.at(slot);
-        let open = stripe.open.as_ref().expect("what is confirmed just now is unsealed or being left");
+        let open = stripe.bytes();
         let record = Record::parse(open.item_bytes(data_index, usize::from(to.offset), bytes), stripe.id);
         let control = record.ok().filter(|(record, _)| record.kind == RecordKind::Control);
         let control = control.and_then(|(record, _)| Control::parse(record.value));

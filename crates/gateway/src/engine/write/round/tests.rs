@@ -119,7 +119,7 @@ fn name_a_record(engine: &mut Engine, key: &[u8]) {
 fn written(engine: &Engine) -> Vec<RecordKind> {
     let mut kinds = Vec::new();
     for stripe in engine.stripes.unsealed().iter().map(|&slot| engine.stripes.at(slot)) {
-        let open = stripe.open.as_ref().expect("its bytes");
+        let open = stripe.bytes();
         for data_index in 0..engine.config.data_count() {
             kinds.extend(records(open.chunk(data_index), stripe.id).map(|(_, record, _)| record.kind));
         }
