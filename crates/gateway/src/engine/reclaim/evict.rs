@@ -224,7 +224,7 @@ mod tests {
     use crate::engine::limits::{TICK_US, UNSEALED_MAX};
     use crate::engine::state::index::StripeSlot;
     use crate::engine::state::stripes::{Stripe, StripePhase};
-    use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes, leave_room, turn_after};
+    use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes, keys_in, leave_room, turn_after};
     use crate::engine::write::manifest::Manifest;
     use crate::engine::write::open_stripe::OpenStripe;
     use crate::engine::write::stalled::{Kind, Lane, StalledWrite};
@@ -249,8 +249,7 @@ mod tests {
     /// The same, whose keys are all of the first partition.
     fn engine_of_first(count: usize, expiry: Option<UnixMs>) -> Engine {
         let engine = engine_of_ready_nodes(shape(), 2);
-        let is_of_first = |name: &Vec<u8>| engine.config.partition_of(engine.key_ref(name).slot) == PartitionId(0);
-        let names = (0..).map(|number| format!("key{number}").into_bytes()).filter(is_of_first);
+        let names = keys_in(&engine, PartitionId(0)).map(String::into_bytes);
         engine_of_values(names.take(count).collect(), expiry)
     }
 

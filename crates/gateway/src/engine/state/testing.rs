@@ -6,6 +6,7 @@ use shorttail_wire::node::{HelloReply, PROTOCOL_VERSION};
 use super::index::{Location, StripeSlot};
 use super::pool::PoolKey;
 use super::stripes::{Stripe, StripePhase};
+use crate::command::BoxCommand;
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::sessions::nodes::NodePhase;
 use crate::engine::write::lock::{End, Object, ObjectData, Old, OldRecord, Round};
@@ -13,7 +14,7 @@ use crate::engine::write::manifest::Manifest;
 use crate::engine::write::open_stripe::OpenStripe;
 use crate::engine::{Engine, EngineConfig, Phase, Token};
 use crate::memcached::{MemcachedCommand, MemcachedSession};
-use crate::request::Request;
+use crate::request::{Reply, Request, RequestId};
 use crate::session::{Session, Settings, Shared};
 
 /// An engine of the code (1, 1) that knows one node and has reached none.
@@ -126,14 +127,38 @@ pub fn ask(engine: &mut Engine, input: &[u8]) {
 
 /// The same, over this connection.
 pub fn ask_as(engine: &mut Engine, connection: u64, input: &[u8]) {
-    let mut asked = Vec::new();
-    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request));
-    let mut shared = Shared::new(Settings::default());
-    MemcachedSession::default().handle_input(Default::default(), &mut shared, input, &mut sink);
-    for (id, request) in asked {
-        engine.handle_request(engine.now, Token { connection, id }, request);
-    }
+    say_as(engine, connection, input);
     engine.flush_logs();
+}
+
+/// The same, without anything being sent to the nodes.
+pub fn say_as(engine: &mut Engine, connection: u64, input: &[u8]) {
+    for (id, command) in commands_of(engine.now, input) {
+        engine.take_request(engine.now, Token { connection, id }, Request::Key(command));
+    }
+}
+
+/// The commands that a client asks for with this.
+pub fn commands_of(now: Now, input: &[u8]) -> Vec<(RequestId, BoxCommand)> {
+    let mut asked = Vec::new();
+    let mut sink = |id, request: Request<MemcachedCommand>| match request {
+        Request::Key(command) => asked.push((id, Box::new(command) as BoxCommand)),
+        other => panic!("{other:?}"),
+    };
+    MemcachedSession::default().handle_input(now, &mut Shared::new(Settings::default()), input, &mut sink);
+    asked
+}
+
+/// What clients hear that have not heard it yet.
+pub fn replies_of(engine: &mut Engine) -> Vec<Reply> {
+    let now = engine.now;
+    std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect()
+}
+
+/// Keys of this partition, however many.
+pub fn keys_in(engine: &Engine, partition: PartitionId) -> impl Iterator<Item = String> {
+    let is_in = move |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == partition;
+    (100..).map(|number| format!("key{number}")).filter(is_in)
 }
 
 /// A round that touches the object with this manifest: it keeps the value.

@@ -597,7 +597,7 @@ mod tests {
 
     use super::*;
     use crate::engine::state::index::{Location, StripeSlot};
-    use crate::engine::state::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
+    use crate::engine::state::testing::{ask, confirm_all, engine_of_ready_nodes, keys_in, leave_no_room, replies_of};
     use crate::engine::write::lock::{Move, Old};
     use crate::engine::write::manifest::Manifest;
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
@@ -676,15 +676,13 @@ mod tests {
     }
 
     fn key_in(engine: &Engine, partition: PartitionId) -> String {
-        let is_in = |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == partition;
-        (100..1000).map(|number| format!("key{number}")).find(is_in).expect("a key")
+        keys_in(engine, partition).next().expect("a key")
     }
 
     /// How many have an answer by now that had none before.
     fn answered(engine: &mut Engine) -> usize {
         engine.run_work();
-        let now = engine.now;
-        let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply);
+        let replies = replies_of(engine).into_iter();
         replies.filter(|reply| matches!(reply, Reply::Group(Ok(true))) || is_stored(reply)).count()
     }
 

@@ -140,7 +140,7 @@ mod tests {
     use crate::command::{NewObject, StoreError};
     use crate::engine::reclaim::doomed::Doomed;
     use crate::engine::state::stripes::Stripe;
-    use crate::engine::state::testing::{ask, engine_of_ready_nodes, leave_stripe};
+    use crate::engine::state::testing::{ask, engine_of_ready_nodes, leave_stripe, replies_of};
     use crate::engine::write::lock::{End, FinishedCommands, LockPhase, Object, ObjectData, Old, OldRecord, Round};
     use crate::engine::write::striped::StripedObject;
     use crate::engine::{NodePhase, Token};
@@ -245,8 +245,7 @@ mod tests {
 
     fn told(engine: &mut Engine) -> Vec<Reply> {
         engine.run_work();
-        let now = engine.now;
-        std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect()
+        replies_of(engine)
     }
 
     #[test]

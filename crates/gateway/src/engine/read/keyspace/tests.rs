@@ -4,10 +4,8 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, UnixMs};
 
 use super::*;
 use crate::engine::state::stripes::Stripe;
-use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes};
-use crate::memcached::{MemcachedCommand, MemcachedSession};
+use crate::engine::state::testing::{ask_as, confirm_all, engine_of_ready_nodes, replies_of};
 use crate::request::{Request, RequestId};
-use crate::session::{Session, Settings, Shared};
 
 fn engine() -> Engine {
     engine_of_ready_nodes(CodeShape::default(), 8)
@@ -15,16 +13,9 @@ fn engine() -> Engine {
 
 /// Stores these, durably.
 fn store(engine: &mut Engine, text: &str) {
-    let (mut shared, mut session) = (Shared::new(Settings::default()), MemcachedSession::default());
-    let mut asked = Vec::new();
-    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request));
-    session.handle_input(engine.now, &mut shared, text.as_bytes(), &mut sink);
-    for (id, request) in asked {
-        engine.handle_request(engine.now, Token { connection: 1, id }, request);
-    }
-    engine.flush_logs();
+    ask_as(engine, 1, text.as_bytes());
     engine.stripes.unsealed().to_vec().into_iter().for_each(|slot| confirm_all(engine, slot));
-    while let Some((_, reply)) = engine.poll_reply(engine.now) {
+    for reply in replies_of(engine) {
         assert!(matches!(&reply, Reply::Bytes(bytes) if bytes.starts_with(b"STORED")), "{reply:?}");
     }
 }

@@ -3,13 +3,9 @@
 use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs};
 
 use super::*;
-use crate::command::BoxCommand;
 use crate::engine::state::stripes::Stripe;
-use crate::engine::state::testing::{engine_of_ready_nodes, leave_stripe};
+use crate::engine::state::testing::{commands_of, engine_of_ready_nodes, leave_stripe};
 use crate::engine::write::lock::Round;
-use crate::memcached::{MemcachedCommand, MemcachedSession};
-use crate::request::{Request, RequestId};
-use crate::session::{Session, Settings, Shared};
 
 const KEY: &[u8] = b"key";
 /// When the first value is over.
@@ -19,22 +15,6 @@ const OVER: UnixMs = UnixMs(1_000);
 struct Scene {
     engine: Engine,
     stripes: [StripeId; 2],
-}
-
-fn get() -> (RequestId, BoxCommand) {
-    let (mut shared, mut session) = (Shared::new(Settings::default()), MemcachedSession::default());
-    let mut asked = None;
-    session.handle_input(
-        Default::default(),
-        &mut shared,
-        b"get key\r\n",
-        &mut |id, request: Request<MemcachedCommand>| {
-            if let Request::Key(command) = request {
-                asked = Some((id, Box::new(command) as BoxCommand));
-            }
-        },
-    );
-    asked.expect("a command")
 }
 
 fn scene() -> Scene {
@@ -48,7 +28,7 @@ fn scene() -> Scene {
     let mut scene = Scene { engine, stripes };
     scene.index(0);
     scene.engine.ownership.outstanding_count = 1;
-    let (id, command) = get();
+    let (id, command) = commands_of(Now::default(), b"get key\r\n").pop().expect("a command");
     scene.engine.read(Token { connection: 1, id }, command);
     scene
 }

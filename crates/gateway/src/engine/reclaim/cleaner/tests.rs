@@ -7,7 +7,9 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, Version};
 use super::*;
 use crate::engine::limits::TICK_US;
 use crate::engine::state::stripes::Stripe;
-use crate::engine::state::testing::{ask, confirm_all, confirm_in_doubt, engine_of_ready_nodes, leave_room};
+use crate::engine::state::testing::{
+    ask, confirm_all, confirm_in_doubt, engine_of_ready_nodes, keys_in, leave_room, replies_of,
+};
 use crate::engine::write::lock::{Lock, Old};
 use crate::engine::write::open_stripe::OpenStripe;
 use crate::request::Reply;
@@ -65,9 +67,7 @@ fn a_job_whose_record_fits_nowhere_keeps_no_other_waiting() {
     }
     let (short, long) = (job_of(&mut engine, 0, 100), job_of(&mut engine, 1, 200));
     leave_room(&mut engine, 0);
-    let mut keys = (0..).map(|number| format!("key{number}").into_bytes());
-    let key = keys.find(|key| engine.config.partition_of(engine.key_ref(key).slot) == PartitionId(0));
-    let key = key.expect("a key of the first partition");
+    let key = keys_in(&engine, PartitionId(0)).next().expect("a key").into_bytes();
     let job = engine.jobs.get_mut(short).expect("a job");
     let (slot, id) = (job.slot, job.id);
     let record = Record::object(&key, b"a value of some bytes", Version::default());
@@ -150,8 +150,7 @@ fn a_value_that_fits_nowhere_evicts_nothing() {
     let length = 900_000;
     ask(&mut engine, format!("set a 0 0 {length}\r\n{}\r\n", "x".repeat(length)).as_bytes());
     pass(&mut engine);
-    let now = engine.now;
-    let told: Vec<_> = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect();
+    let told = replies_of(&mut engine);
     let is_refused = matches!(&told[..], [Reply::Bytes(line)] if line.starts_with(b"SERVER_ERROR object too large"));
     assert!(is_refused, "{told:?}");
     assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Sealed);

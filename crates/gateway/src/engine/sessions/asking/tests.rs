@@ -7,7 +7,7 @@ use shorttail_wire::node::NodeReply;
 
 use super::*;
 use crate::engine::limits::TICK_US;
-use crate::engine::state::testing::{ask_as, engine_of_ready_nodes};
+use crate::engine::state::testing::{ask_as, engine_of_ready_nodes, keys_in};
 
 const NODE: NodeId = NodeId(3);
 const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
@@ -240,16 +240,11 @@ fn what_a_talking_node_never_answers_is_gone_round_after_twenty_deadlines_and_hu
 #[test]
 fn of_a_stripe_only_the_member_that_is_late_itself_is_suspect() {
     let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), 8);
-    let mut keys = (0..1000).map(|number| format!("key{number}"));
-    let mut key = || {
-        let is_in = |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == PartitionId(0);
-        keys.by_ref().find(is_in).expect("a key")
-    };
-    let (first, second) = (key(), key());
+    let keys: Vec<String> = keys_in(&engine, PartitionId(0)).take(2).collect();
     let set = |engine: &mut Engine, key: &str| {
         ask_as(engine, 1, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
     };
-    set(&mut engine, &first);
+    set(&mut engine, &keys[0]);
     let [slot] = engine.stripes.unsealed().to_vec()[..] else { panic!("one stripe") };
     let (id, members) = (engine.stripes.at(slot).id, engine.stripes.at(slot).members.clone());
     let asked: Vec<_> = engine.awaited.iter().map(|(tag, awaited)| (tag, awaited.session)).collect();
@@ -271,7 +266,7 @@ fn of_a_stripe_only_the_member_that_is_late_itself_is_suspect() {
             assert!(engine.nodes.is_ready(node), "{node} at {}", engine.now.mono_us);
         }
         if engine.now.mono_us == late_us - 110_000 {
-            set(&mut engine, &second);
+            set(&mut engine, &keys[1]);
             (0..4).for_each(|member| acknowledge(&mut engine, member, 2));
         }
         let until_us = engine.now.mono_us + 10_000;

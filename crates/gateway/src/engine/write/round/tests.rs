@@ -7,7 +7,9 @@ use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, StripeId};
 use super::*;
 use crate::command::Attributes;
 use crate::engine::state::stripes::Stripe;
-use crate::engine::state::testing::{ask_as, confirm_in_doubt, confirm_seals, engine_of_ready_nodes, leave_stripe};
+use crate::engine::state::testing::{
+    ask, ask_as, confirm_in_doubt, confirm_seals, engine_of_ready_nodes, leave_stripe, replies_of,
+};
 use crate::limits::LARGE_BYTES_MAX;
 use crate::memcached::MemcachedSession;
 use crate::request::{Reply, Request, RequestId};
@@ -24,10 +26,6 @@ fn sink(asked: &mut Asked) -> impl FnMut(RequestId, Request<crate::memcached::Me
             asked.push((id, Box::new(command) as BoxCommand));
         }
     }
-}
-
-fn settings() -> Settings {
-    Settings { value_bytes_max: 2 * VALUE_BYTES, ..Settings::default() }
 }
 
 /// The commands wait for their key, and its value is there: what leaves at once, and whether somebody still waits.
@@ -84,9 +82,10 @@ fn a_connection_that_does_not_read_gets_no_more_than_it_may_have_under_way() {
 #[test]
 fn a_few_in_a_turn_make_a_large_value_of_another() {
     for line in [&b"append a 0 0 1\r\nx\r\n"[..], b"prepend a 0 0 1\r\nx\r\n"] {
+        let settings = Settings { value_bytes_max: 2 * VALUE_BYTES, ..Settings::default() };
         let asked_once = || {
             let mut asked = Asked::new();
-            let (mut session, mut shared) = (MemcachedSession::default(), Shared::new(settings()));
+            let (mut session, mut shared) = (MemcachedSession::default(), Shared::new(settings.clone()));
             session.handle_input(Default::default(), &mut shared, line, &mut sink(&mut asked));
             asked.pop().expect("it is asked")
         };
@@ -94,15 +93,6 @@ fn a_few_in_a_turn_make_a_large_value_of_another() {
         let lock = engine.locks.get(lock).expect("a round");
         assert_eq!(lock.queue.len(), 100 - COMBINE_BYTES_MAX / VALUE_BYTES);
     }
-}
-
-fn ask(engine: &mut Engine, input: &[u8]) {
-    let (mut session, mut shared, mut asked) = (MemcachedSession::default(), Shared::new(Settings::default()), vec![]);
-    session.handle_input(Default::default(), &mut shared, input, &mut sink(&mut asked));
-    for (id, command) in asked {
-        engine.take_request(engine.now, Token { connection: 1, id }, Request::Key(command));
-    }
-    engine.flush_logs();
 }
 
 /// The index names a record, which may be of this key, in a stripe that was sealed.
@@ -163,8 +153,7 @@ fn who_waits_to_read_a_key_that_nothing_may_change_sees_what_was_written() {
         ask(&mut engine, waiting);
     }
     confirm_in_doubt(&mut engine, lock);
-    let now = engine.now;
-    let mut told: Vec<_> = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect();
+    let mut told = replies_of(&mut engine);
     let count = |word: &[u8]| {
         let has_word = |reply: &Reply| matches!(reply, Reply::Bytes(bytes) if bytes.starts_with(word));
         told.extract_if(.., |reply| has_word(reply)).count()
@@ -192,8 +181,7 @@ fn told_in_the_end(engine: &mut Engine) -> Vec<String> {
     let mut told = Vec::new();
     for _ in 0..20 {
         confirm_seals(engine);
-        let now = engine.now;
-        told.extend(std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| match reply {
+        told.extend(replies_of(engine).into_iter().map(|reply| match reply {
             Reply::Bytes(bytes) => String::from_utf8_lossy(&bytes).split_whitespace().next().unwrap_or("").to_owned(),
             other => panic!("{other:?}"),
         }));

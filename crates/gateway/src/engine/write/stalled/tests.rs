@@ -8,7 +8,9 @@ use crate::engine::SessionId;
 use crate::engine::limits::{DELETE_STALL_US_MAX, FREES_ASKED_MAX, LET_GO_STALL_US_MAX};
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::index::StripeSlot;
-use crate::engine::state::testing::{ask, ask_as, confirm_all, confirm_seals, engine_of_ready_nodes, leave_no_room};
+use crate::engine::state::testing::{
+    ask, ask_as, confirm_all, confirm_seals, engine_of_ready_nodes, leave_no_room, replies_of,
+};
 use crate::engine::write::lock::{LockPhase, Old, Round};
 use crate::request::Reply;
 
@@ -34,8 +36,7 @@ fn engine_with_stalled_delete() -> (Engine, StripeSlot) {
 fn told(engine: &mut Engine) -> Vec<String> {
     engine.run_work();
     engine.flush_logs();
-    let now = engine.now;
-    let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| match reply {
+    let replies = replies_of(engine).into_iter().map(|reply| match reply {
         Reply::Bytes(bytes) => String::from_utf8_lossy(&bytes).split_whitespace().next().unwrap_or("").to_owned(),
         other => panic!("{other:?}"),
     });

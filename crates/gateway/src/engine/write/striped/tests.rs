@@ -6,17 +6,14 @@ use shorttail_units::{Epoch, Now, Version};
 use shorttail_wire::node::{NodeReply, next_frame};
 
 use super::*;
-use crate::command::BoxCommand;
 use crate::engine::SessionId;
 use crate::engine::limits::{PAUSE_US, READ_AGAIN_MAX};
 use crate::engine::read::read_room::ReadRoom;
 use crate::engine::sessions::nodes::NodePhase;
 use crate::engine::state::index::{Location, StripeSlot};
 use crate::engine::state::stripes::Stripe;
-use crate::engine::state::testing::engine_of_ready_nodes;
-use crate::memcached::{MemcachedCommand, MemcachedSession};
-use crate::request::{Reply, Request};
-use crate::session::{Session, Settings, Shared};
+use crate::engine::state::testing::{engine_of_ready_nodes, say_as};
+use crate::request::Reply;
 
 const VALUE_BYTES: usize = 80;
 
@@ -37,20 +34,6 @@ fn engine_of(shape: CodeShape, node_count: u16) -> (Engine, StripeSlot) {
     let manifests = Stripe::inherited(StripeId::new(Epoch(1), 1 << 20), PartitionId(0), members(&engine), fills);
     let slot = engine.stripes.insert(manifests);
     (engine, slot)
-}
-
-/// What a client says is asked of the engine.
-fn say(engine: &mut Engine, text: &[u8]) {
-    let (mut shared, mut session) = (Shared::new(Settings::default()), MemcachedSession::default());
-    let mut asked = Vec::new();
-    session.handle_input(engine.now, &mut shared, text, &mut |id, request: Request<MemcachedCommand>| {
-        if let Request::Key(command) = request {
-            asked.push((id, Box::new(command) as BoxCommand));
-        }
-    });
-    for (id, command) in asked {
-        engine.take_request(engine.now, Token { connection: 1, id }, Request::Key(command));
-    }
 }
 
 fn manifest_of(engine: &Engine, first: StripeId) -> Manifest {
@@ -96,7 +79,7 @@ fn end_read(engine: &mut Engine) {
 fn a_read_that_waited_begins_with_the_value_that_is_there_by_then() {
     let (mut engine, slot) = engine();
     let [a, _, c] = [(b"a", 1), (b"b", 2), (b"c", 3)].map(|(key, number)| store(&mut engine, slot, key, number));
-    say(&mut engine, b"get a\r\nget b\r\nget c\r\n");
+    say_as(&mut engine, 1, b"get a\r\nget b\r\nget c\r\n");
     assert_eq!(read(&engine), [a]);
     let b = store(&mut engine, slot, b"b", 4);
     end_read(&mut engine);
@@ -109,7 +92,7 @@ fn a_read_that_waited_begins_with_the_value_that_is_there_by_then() {
 fn a_value_that_is_replaced_while_it_is_read_is_read_anew_before_others() {
     let (mut engine, slot) = engine();
     let [_, b] = [(b"a", 1), (b"b", 2)].map(|(key, number)| store(&mut engine, slot, key, number));
-    say(&mut engine, b"get a\r\nget b\r\n");
+    say_as(&mut engine, 1, b"get a\r\nget b\r\n");
     let a = store(&mut engine, slot, b"a", 3);
     let (key, _) = engine.striped_reads.iter().next().expect("a read");
     engine.striped_unreadable(key);
@@ -123,7 +106,7 @@ fn a_value_that_is_replaced_while_it_is_read_is_read_anew_before_others() {
 #[test]
 fn a_write_is_not_late_for_a_pause_of_its_owner() {
     let (mut engine, _) = engine();
-    say(&mut engine, &[b"set key 0 0 40000\r\n", &[b'x'; 40_000][..], b"\r\n"].concat());
+    say_as(&mut engine, 1, &[b"set key 0 0 40000\r\n", &[b'x'; 40_000][..], b"\r\n"].concat());
     assert_eq!(engine.striped_writes.iter().count(), 1);
     let pause_us = 50 * PAUSE_US;
     engine.end_turn(Now { mono_us: pause_us, ..engine.now });
@@ -172,7 +155,7 @@ fn a_piece_that_was_gone_round_is_read_where_the_parities_do_not_help() {
         };
         become_phase(&mut engine, 1, NodePhase::Suspect);
         become_phase(&mut engine, 5, NodePhase::Away);
-        say(&mut engine, b"get a\r\n");
+        say_as(&mut engine, 1, b"get a\r\n");
         if is_back {
             become_phase(&mut engine, 1, NodePhase::Ready);
         }

@@ -58,20 +58,16 @@ fn a_flush_of_some_partitions_ends_nothing_in_others() {
             engine.stripes.unsealed().to_vec().into_iter().for_each(|slot| confirm_all(engine, slot));
         };
         confirm(&mut engine);
-        let replies = |engine: &mut Engine| {
-            let now = engine.now;
-            std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect::<Vec<_>>()
-        };
-        replies(&mut engine);
+        replies_of(&mut engine);
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
         let ask_flush = |engine: &mut Engine, of: Vec<u16>| {
             engine.take_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at, of }));
             confirm(engine);
         };
         ask_flush(&mut engine, vec![1, all.len() as u16]);
-        assert_eq!(replies(&mut engine), [Reply::Keyspace(Err(StoreError::NotOwner))], "it has one of these");
+        assert_eq!(replies_of(&mut engine), [Reply::Keyspace(Err(StoreError::NotOwner))], "it has one of these");
         ask_flush(&mut engine, vec![1]);
-        assert_eq!(replies(&mut engine), [Reply::Keyspace(Ok(KeyspaceReply::Flushed))]);
+        assert_eq!(replies_of(&mut engine), [Reply::Keyspace(Ok(KeyspaceReply::Flushed))]);
         assert_eq!(engine.flushes.due.len(), usize::from(at.is_some()));
         engine.now.unix_ms = UnixMs(6_000);
         engine.advance_flushes();

@@ -44,8 +44,7 @@ fn all_overdue(engine: &mut Engine) {
 
 fn replies(engine: &mut Engine) -> Vec<Reply> {
     engine.run_work();
-    let now = engine.now;
-    std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect()
+    replies_of(engine)
 }
 
 /// All that was sent is confirmed, but of stripes that take no appends.
