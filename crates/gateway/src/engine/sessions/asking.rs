@@ -6,7 +6,7 @@ use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_fra
 
 use super::late::{Late, Owing};
 use super::node_session::{Session, is_unhurried};
-use super::nodes::{NodePhase, SessionId};
+use super::nodes::{Node, NodePhase, SessionId};
 use super::watch::class_of;
 use crate::engine::limits::{
     BATCH_BYTES_MAX, GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, TALKING_DEADLINES, USAGE_US,
@@ -112,11 +112,7 @@ impl Engine {
 
     /// Sessions that should exist: the server connects those that do not.
     pub fn wanted_sessions(&self) -> Vec<SessionId> {
-        let of_node = |node: &super::nodes::Node| {
-            let id = node.id;
-            (0..node.sessions.len()).map(move |core| SessionId { node: id, core: core as u16 }).collect::<Vec<_>>()
-        };
-        self.nodes.iter().flat_map(of_node).collect()
+        self.nodes.sessions_by_id().map(|(id, _)| id).collect()
     }
 
     /// Sessions whose greeting gets no further: the server closes them, and connects anew. A message may have been
@@ -483,12 +479,12 @@ impl Engine {
     /// were asked as a last resort has failed. On a full link that sign is behind all else, and comes when that has:
     /// for how long is bounded, too.
     fn wait_no_longer(&mut self, before_us: u64, talking_before_us: u64) {
-        let is_silent = |node: &super::nodes::Node| {
+        let is_silent = |node: &Node| {
             let mut owing = node.sessions.iter().filter(|session| session.sign.is_some());
             let since_us = node.silent_since_us;
             since_us < talking_before_us || owing.any(|session| session.heard_us.max(since_us) < before_us)
         };
-        let is_hung = |node: &&mut super::nodes::Node| node.phase == NodePhase::Suspect && is_silent(node);
+        let is_hung = |node: &&mut Node| node.phase == NodePhase::Suspect && is_silent(node);
         let mut hung = Vec::new();
         for node in self.nodes.iter_mut().filter(is_hung) {
             tracing::warn!(node = node.id.0, epoch = self.config.epoch.0, "node is hung: nothing waits for it");
@@ -523,11 +519,11 @@ impl Engine {
         let (awaited, now_us) = (&self.awaited, self.now.mono_us);
         let mut failed = Vec::new();
         for node in self.nodes.iter_mut().filter(|node| node.phase.is_silent()) {
-            for (core, session) in node.sessions.iter_mut().enumerate() {
+            for (id, session) in node.sessions_by_id_mut() {
                 session.forget_asked(|tag| awaited.get(tag).is_some());
                 let Some((tag, _)) = session.sign.filter(|&(_, asked_us)| asked_us < before_us) else { continue };
                 if awaited.get(tag).is_none() {
-                    failed.push(SessionId { node: node.id, core: core as u16 });
+                    failed.push(id);
                     continue;
                 }
                 session.answered();
@@ -577,9 +573,8 @@ impl Engine {
         self.verify_doubtful();
         self.forget_outlived();
         let ready = self.nodes.iter().filter(|node| node.phase == NodePhase::Ready);
-        let sessions =
-            ready.flat_map(|node| (0..node.sessions.len()).map(|core| SessionId { node: node.id, core: core as u16 }));
-        for session in sessions.collect::<Vec<_>>() {
+        let sessions: Vec<_> = ready.flat_map(Node::sessions_by_id).map(|(id, _)| id).collect();
+        for session in sessions {
             self.ask_session(session, &NodeRequest::Ping, What::Ping);
         }
     }

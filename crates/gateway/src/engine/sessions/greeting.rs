@@ -88,8 +88,8 @@ impl Engine {
                 session.connected && session.incarnation.is_some() && session.incarnation == node.incarnation;
             has_hello && !session.greeted && (is_preparing || session.is_fenced())
         };
-        let cores = (0..node.sessions.len()).filter(|&core| stood(&node.sessions[core]));
-        let cores: Vec<_> = cores.map(|core| SessionId { node: id, core: core as u16 }).collect();
+        let cores = node.sessions_by_id().filter(|(_, session)| stood(session));
+        let cores: Vec<_> = cores.map(|(core, _)| core).collect();
         cores.into_iter().for_each(|core| self.scan(core));
     }
 
@@ -138,8 +138,8 @@ impl Engine {
         if !session.is_fenced() {
             return;
         }
-        let others = (1..node.sessions.len()).filter(|&core| node.sessions[core].incarnation.is_some());
-        let others: Vec<_> = others.map(|core| SessionId { node: id.node, core: core as u16 }).collect();
+        let others = node.sessions_by_id().skip(1).filter(|(_, session)| session.incarnation.is_some());
+        let others: Vec<_> = others.map(|(core, _)| core).collect();
         let is_fenced = |session: &Session| session.is_fenced() && session.incarnation == node.incarnation;
         if let Some(incarnation) = node.incarnation.filter(|_| node.sessions.iter().all(is_fenced)) {
             self.lease.fenced(Voter { node: id.node, incarnation });

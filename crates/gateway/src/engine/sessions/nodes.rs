@@ -78,6 +78,16 @@ impl Node {
         }
     }
 
+    pub fn sessions_by_id(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        let node = self.id;
+        self.sessions.iter().enumerate().map(move |(core, session)| (SessionId { node, core: core as u16 }, session))
+    }
+
+    pub fn sessions_by_id_mut(&mut self) -> impl Iterator<Item = (SessionId, &mut Session)> {
+        let (node, sessions) = (self.id, self.sessions.iter_mut());
+        sessions.enumerate().map(move |(core, session)| (SessionId { node, core: core as u16 }, session))
+    }
+
     /// The core that holds a stripe's chunk.
     pub fn core_of(&self, stripe: StripeId) -> usize {
         (stripe.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as usize % self.sessions.len()
@@ -159,22 +169,18 @@ impl Nodes {
         self.get(id.node)?.sessions.get(usize::from(id.core))
     }
 
+    pub fn sessions_by_id(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.iter().flat_map(Node::sessions_by_id)
+    }
+
     /// Sessions with something queued that leaves when it was gathered.
     pub fn gathering(&self) -> impl Iterator<Item = SessionId> {
-        self.iter().flat_map(|node| {
-            let gathering = |(_, session): &(usize, &Session)| session.is_gathering();
-            let number = |(core, _): (usize, _)| SessionId { node: node.id, core: core as u16 };
-            node.sessions.iter().enumerate().filter(gathering).map(number)
-        })
+        self.sessions_by_id().filter(|(_, session)| session.is_gathering()).map(|(id, _)| id)
     }
 
     /// Sessions that owe something.
     pub fn busy_sessions(&self) -> impl Iterator<Item = SessionId> {
-        self.iter().flat_map(|node| {
-            let busy = |(_, session): &(usize, &Session)| !session.asked.is_empty();
-            let number = |(core, _): (usize, _)| SessionId { node: node.id, core: core as u16 };
-            node.sessions.iter().enumerate().filter(busy).map(number)
-        })
+        self.sessions_by_id().filter(|(_, session)| !session.asked.is_empty()).map(|(id, _)| id)
     }
 
     /// The sessions of a node.

@@ -239,15 +239,11 @@ impl Engine {
         }
         let mut next_us = u64::MAX;
         let mut due = Vec::new();
-        for node in self.nodes.iter() {
-            for (core, session) in node.sessions.iter().enumerate() {
-                match session.fence_due_us {
-                    Some(at_us) if at_us <= self.now.mono_us => {
-                        due.push(SessionId { node: node.id, core: core as u16 })
-                    }
-                    Some(at_us) => next_us = next_us.min(at_us),
-                    None => {}
-                }
+        for (id, session) in self.nodes.sessions_by_id() {
+            match session.fence_due_us {
+                Some(at_us) if at_us <= self.now.mono_us => due.push(id),
+                Some(at_us) => next_us = next_us.min(at_us),
+                None => {}
             }
         }
         self.ownership.fence_due_us = next_us;

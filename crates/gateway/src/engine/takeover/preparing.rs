@@ -26,7 +26,7 @@ use super::census::{Census, Seat};
 use super::loading::{Loading, Verdict};
 use super::picture::Picture;
 use super::recovery::Gathering;
-use crate::engine::sessions::nodes::{NodePhase, SessionId};
+use crate::engine::sessions::nodes::NodePhase;
 use crate::engine::{Engine, Phase};
 
 /// Microseconds between the end of a round and the next one: what is written meanwhile is read at the hand-over.
@@ -150,11 +150,11 @@ impl Engine {
             if node.phase != NodePhase::Away {
                 node.phase = NodePhase::Greeting;
             }
-            for (core, session) in node.sessions.iter_mut().enumerate() {
+            for (id, session) in node.sessions_by_id_mut() {
                 session.greeted = false;
                 let lets_in = session.fence_due_us.is_none_or(|due_us| due_us <= now_us);
                 if session.incarnation.is_some() && (is_preparing || lets_in) {
-                    sessions.push(SessionId { node: node.id, core: core as u16 });
+                    sessions.push(id);
                 }
             }
         }
@@ -245,6 +245,7 @@ mod tests {
     use super::*;
     use crate::engine::Terms;
     use crate::engine::limits::FENCE_AGAIN_US;
+    use crate::engine::sessions::nodes::SessionId;
     use crate::engine::state::testing::{engine_of_one_node, hello_of_life};
     use crate::engine::takeover::lease::{Lease, LeaseConfig, Voter};
 

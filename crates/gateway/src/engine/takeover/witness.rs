@@ -16,7 +16,7 @@ use shorttail_units::StripeId;
 use shorttail_wire::node::NodeRequest;
 
 use crate::engine::limits::WITNESSES_EVERY_US;
-use crate::engine::sessions::nodes::SessionId;
+use crate::engine::sessions::nodes::{Node, SessionId};
 use crate::engine::{CORE_SHIFT, Engine, What};
 
 /// Is there no older id? Then a memory that joined at it can have lost nothing.
@@ -51,11 +51,8 @@ impl Engine {
 
     fn joined_late(&self) -> Vec<SessionId> {
         let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
-        let cores = ready.flat_map(|node| {
-            let late = node.sessions.iter().enumerate().filter(|(_, session)| !session.joined_late.is_empty());
-            late.map(|(core, _)| SessionId { node: node.id, core: core as u16 })
-        });
-        cores.collect()
+        let late = ready.flat_map(Node::sessions_by_id).filter(|(_, session)| !session.joined_late.is_empty());
+        late.map(|(id, _)| id).collect()
     }
 }
 
