@@ -1,9 +1,9 @@
 //! The commands of one connection that the engine has not answered yet.
 //!
-//! memcached runs a connection's commands one after the other. The engine runs reads beside writes, so a session
-//! holds back a read while a write of its own connection on the same key is in flight, and the other way round.
-//! Writes on one key stay in order by themselves: the engine locks keys first come, first served. A command that
-//! reads and may then write has its key for itself.
+//! Clients expect a connection's commands to run one after the other. The engine runs reads beside writes, so a
+//! session holds back a write while a read of its own connection on the same key is in flight, and one of memcached a
+//! read while a write is, too. Writes on one key stay in order by themselves: the engine locks keys first come, first
+//! served. A command that reads and may then write has its key for itself.
 
 use std::collections::VecDeque;
 

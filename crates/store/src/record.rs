@@ -33,7 +33,7 @@ pub enum RecordKind {
     Control,
 }
 
-/// The value of a control record: a type byte and a 64-bit number.
+/// The value of a control record: a type byte and one or two 64-bit numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Control {
     /// Every object of the partition below this version is gone (flush_all). `horizon`: as of a tombstone.
@@ -106,13 +106,11 @@ const PRESENT: u8 = 1 << 7;
 #[cfg(test)]
 const RECORD_HEADER_BYTES_MAX: usize = 1 + 5 + 5 + 4 + 8 + 6 + 4 + 8 + 1;
 
-const COUNTER_BITS: u32 = 40;
-
 /// Bytes of a version whose epoch is the stripe's and whose counter fits: four thousand million writes of an owner.
 const SHORT_VERSION_BYTES: usize = 4;
 
 fn is_short(version: Version, stripe_epoch: Epoch) -> bool {
-    version.raw() >> (8 * SHORT_VERSION_BYTES) == u64::from(stripe_epoch.0) << (COUNTER_BITS - 32)
+    version.raw() >> (8 * SHORT_VERSION_BYTES) == u64::from(stripe_epoch.0) << (Version::COUNTER_BITS - 32)
 }
 
 impl<'a> Record<'a> {
@@ -217,7 +215,7 @@ impl<'a> Record<'a> {
         let version = if fields & FULL_VERSION != 0 {
             field(8)
         } else {
-            (stripe.raw() >> COUNTER_BITS << COUNTER_BITS) | field(SHORT_VERSION_BYTES)
+            (stripe.raw() >> StripeId::COUNTER_BITS << Version::COUNTER_BITS) | field(SHORT_VERSION_BYTES)
         };
         let expiry = (fields & HAS_EXPIRY != 0).then(|| UnixMs(field(6)));
         let flags = if fields & HAS_FLAGS != 0 { field(4) as u32 } else { 0 };

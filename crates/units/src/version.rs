@@ -14,7 +14,7 @@ impl Epoch {
 pub struct Version(u64);
 
 impl Version {
-    const COUNTER_BITS: u32 = 40;
+    pub const COUNTER_BITS: u32 = 40;
 
     /// # Panics
     /// If `counter` does not fit in 40 bits or the epoch in 23.

@@ -2,7 +2,7 @@
 
 use shorttail_units::Version;
 
-use crate::command::{Access, Attributes, BoxCommand, Effect, ObjectRef, Wants};
+use crate::command::{Access, BoxCommand, Effect, ObjectRef, Wants};
 use crate::engine::write::lock::{Object, ObjectData};
 use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
@@ -51,7 +51,7 @@ impl Current {
                 flags: amendment.flags,
                 expiry: amendment.expiry,
                 cas: amendment.cas,
-                attributes: Attributes(amendment.attributes.0),
+                attributes: amendment.attributes,
                 ..object
             }),
             (Effect::Amend(_), _) => unreachable!("only an object that was shown is amended"),
