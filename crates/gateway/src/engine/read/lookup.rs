@@ -36,7 +36,7 @@ pub enum LookupPurpose {
 pub struct Lookup {
     pub purpose: LookupPurpose,
     hash: u64,
-    slot: shorttail_units::Slot,
+    slot: Slot,
     /// Key, unless the purpose has it.
     key: KeyBytes,
     candidates: SmallVec<[Location; 2]>,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use shorttail_codes::{Code, Cost, Plan};
 use shorttail_policy::{Hedge, Policy};
-use shorttail_units::NodeId;
+use shorttail_units::{NodeId, PartitionId};
 use smallvec::SmallVec;
 
 use super::fetch::{Wanted, Way};
@@ -202,7 +202,7 @@ impl Engine {
         self.monitor.outstanding(node).0 as usize
     }
 
-    pub(in crate::engine) fn policy(&self, partition: shorttail_units::PartitionId) -> &Policy {
+    pub(in crate::engine) fn policy(&self, partition: PartitionId) -> &Policy {
         &self.policies[usize::from(partition.0)]
     }
 }

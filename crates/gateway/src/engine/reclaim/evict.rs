@@ -218,7 +218,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use shorttail_store::record::{Record, RecordKind};
-    use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs, Version};
+    use shorttail_units::{CodeShape, Epoch, NodeId, Now, PartitionId, UnixMs, Version};
 
     use super::*;
     use crate::engine::limits::{TICK_US, UNSEALED_MAX};
@@ -424,7 +424,7 @@ mod tests {
         engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
         engine.set_when_full(WhenFull::Error);
         leave_room(&mut engine, 3);
-        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER });
+        engine.end_turn(Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER });
         assert_eq!((engine.evictions.ending, engine.jobs_at_work()), (3, 0));
         let write = StalledWrite::Round(PoolKey::from_raw(1 << 60));
         let lane = Lane { kind: Kind::Packed, partition: PartitionId(0) };

@@ -17,7 +17,7 @@ use std::fmt;
 
 use shorttail_units::{NodeId, StripeId};
 
-use super::nodes::NodePhase;
+use super::nodes::{Node, NodePhase};
 use crate::engine::Engine;
 use crate::engine::limits::STEPS_KEPT_MAX;
 
@@ -113,7 +113,7 @@ impl Engine {
 
     /// This owner begins to serve: nodes that it did not meet are away for it from the beginning.
     pub(in crate::engine) fn note_who_never_came(&mut self) {
-        let is_away = |node: &&super::nodes::Node| node.phase.is_greeting();
+        let is_away = |node: &&Node| node.phase.is_greeting();
         for id in self.nodes.iter().filter(is_away).map(|node| node.id).collect::<Vec<_>>() {
             self.begin_absence(id);
             if self.is_gone(id) {

@@ -4,7 +4,7 @@
 //! serving, chunks are dropped of stripes that are gone, or that the node is no member of; while gathering, a new owner
 //! learns the store from all of them.
 
-use shorttail_units::{NodeId, PartitionId, StripeId};
+use shorttail_units::{NodeId, Now, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal, Scanned};
 
 use super::node_session::{ChunkScan, Session, ToldEarly};
@@ -21,7 +21,7 @@ const SCAN_COUNT: u16 = 1024;
 
 impl Engine {
     /// The server connected a session.
-    pub fn handle_session_opened(&mut self, now: shorttail_units::Now, id: SessionId) {
+    pub fn handle_session_opened(&mut self, now: Now, id: SessionId) {
         self.set_now(now);
         let Some(session) = self.nodes.session_mut(id) else { return };
         session.restart(true);

@@ -10,7 +10,7 @@ mod tests;
 
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::Version;
+use shorttail_units::{PartitionId, Slot, UnixMs, Version};
 
 use super::lock::{
     End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Move, Object, ObjectData, Old, OldRecord, Round,
@@ -259,13 +259,7 @@ impl Engine {
         }
     }
 
-    fn place_round(
-        &mut self,
-        key: PoolKey,
-        partition: shorttail_units::PartitionId,
-        bytes: &[u8],
-        round: &Round,
-    ) -> Placed {
+    fn place_round(&mut self, key: PoolKey, partition: PartitionId, bytes: &[u8], round: &Round) -> Placed {
         if round.is_sent {
             return Placed::Later;
         }
@@ -329,7 +323,7 @@ impl Engine {
     /// younger (rule R3).
     pub(in crate::engine) fn place_tombstone(
         &mut self,
-        partition: shorttail_units::PartitionId,
+        partition: PartitionId,
         key: &[u8],
         version: Version,
         purpose: Purpose,
@@ -490,7 +484,7 @@ impl Engine {
         location: Location,
         record_bytes: usize,
         object_bytes: u64,
-        expiry: Option<shorttail_units::UnixMs>,
+        expiry: Option<UnixMs>,
     ) {
         let (slot, _) = self.stripes.place_of(location);
         let stripe = self.stripes.at_mut(slot);
@@ -522,7 +516,7 @@ impl Engine {
         is_replaced
     }
 
-    pub(in crate::engine) fn drop_record(&mut self, slot: shorttail_units::Slot, tag: Tag, old: &OldRecord) {
+    pub(in crate::engine) fn drop_record(&mut self, slot: Slot, tag: Tag, old: &OldRecord) {
         // A flush may have emptied the index since the record was looked at.
         if self.index.remove(slot, tag, old.location) {
             self.count_dropped(old);
