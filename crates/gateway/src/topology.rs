@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
+use shorttail_units::{ClusterId, PartitionId, Slot};
 
 /// All gateways of a cluster and their slots, as one of them sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,18 +84,19 @@ impl Topology {
         let stand_in = gateways.iter().find(|gateway| gateway.is_reached()).map_or(me, |gateway| gateway.id);
         let mut ranges: Vec<SlotRange> = Vec::new();
         let (mut slots_served, mut behind) = (0, BTreeSet::new());
-        for (partition, owner) in owners.iter().enumerate() {
-            let (Some(holding), Some((first, last))) = (owner, slots_of(partition, owners.len())) else { continue };
+        for (partition, owner) in (0..).map(PartitionId).zip(owners) {
+            let slots = partition.slots(owners.len());
+            let Some(holding) = owner.filter(|_| !slots.is_empty()) else { continue };
             let gateway = holding.gateway;
             let Some(place) = gateways.iter().find(|place| place.id == gateway) else { continue };
             match holding.is_served {
-                true if place.is_alive => slots_served += usize::from(last - first) + 1,
+                true if place.is_alive => slots_served += slots.len(),
                 true => {}
                 false => _ = behind.insert(gateway),
             }
-            match ranges.last_mut().filter(|range| range.gateway == gateway && range.last + 1 == first) {
-                Some(range) => range.last = last,
-                None => ranges.push(SlotRange { first, last, gateway }),
+            match ranges.last_mut().filter(|range| range.gateway == gateway && range.last + 1 == slots.start) {
+                Some(range) => range.last = slots.end - 1,
+                None => ranges.push(SlotRange { first: slots.start, last: slots.end - 1, gateway }),
             }
         }
         Topology { cluster, me, gateways, ranges, holdings, slots_served, stand_in, behind }
@@ -152,11 +153,11 @@ impl Topology {
 
     /// Does its owner answer, as far as is known?
     pub fn is_served(&self, slot: Slot) -> bool {
-        self.holding(slot.index() * self.holdings.len() / SLOT_COUNT).is_some_and(|holding| holding.is_served)
+        self.holding(slot.partition(self.holdings.len())).is_some_and(|holding| holding.is_served)
     }
 
-    fn holding(&self, partition: usize) -> Option<Holding> {
-        self.holdings.get(partition).copied().flatten()
+    fn holding(&self, partition: PartitionId) -> Option<Holding> {
+        self.holdings.get(usize::from(partition.0)).copied().flatten()
     }
 
     /// The gateway that clients are told has what `owner` owns.
@@ -171,7 +172,7 @@ impl Topology {
 
     /// The same of a partition's slots.
     pub fn is_my_partition(&self, partition: u16) -> bool {
-        self.holding(usize::from(partition)).is_some_and(|holding| self.told_of(holding.gateway) == self.me)
+        self.holding(PartitionId(partition)).is_some_and(|holding| self.told_of(holding.gateway) == self.me)
     }
 
     /// The first slot from this one on that clients are told this gateway has.
@@ -187,38 +188,15 @@ impl Topology {
     }
 }
 
-/// The first and last slot of a partition; the inverse of `EngineConfig::partition_of`. `None`: more
-/// partitions than slots.
-fn slots_of(partition: usize, partition_count: usize) -> Option<(u16, u16)> {
-    let begin = |partition: usize| (partition * SLOT_COUNT).div_ceil(partition_count);
-    let (first, end) = (begin(partition), begin(partition + 1));
-    (first < end).then(|| (first as u16, (end - 1) as u16))
-}
-
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{CodeShape, Epoch};
+    use shorttail_units::SLOT_COUNT;
 
     use super::*;
-    use crate::engine::EngineConfig;
 
     fn gateway(id: u16) -> GatewayPlace {
         let redis = Some(Place { host: String::new(), port: 7000 + id });
         GatewayPlace { id, epoch: u32::from(id) + 1, redis, is_alive: true }
-    }
-
-    #[test]
-    fn slots_of_partitions_are_those_that_the_engine_has() {
-        for partition_count in [1, 3, 4, 7, 16, 1000] {
-            let mut config = EngineConfig::new(CodeShape::default(), Epoch(1), ClusterId(1), 8);
-            config.partition_count = partition_count;
-            for number in 0..SLOT_COUNT as u16 {
-                let partition = config.partition_of(Slot::new(number).expect("a slot")).0;
-                let (first, last) = slots_of(usize::from(partition), usize::from(partition_count))
-                    .expect("fewer partitions than slots");
-                assert!((first..=last).contains(&number), "slot {number} of {partition_count} partitions");
-            }
-        }
     }
 
     #[test]

@@ -1,4 +1,9 @@
-//! Hash slots, as Redis Cluster defines them: CRC16 (XMODEM) of the key or of its hash tag, modulo 16 384.
+//! Hash slots, as Redis Cluster defines them: CRC16 (XMODEM) of the key or of its hash tag, modulo 16 384. And which of
+//! them a partition has.
+
+use std::ops::Range;
+
+use crate::PartitionId;
 
 /// Number of hash slots.
 pub const SLOT_COUNT: usize = 16_384;
@@ -23,6 +28,20 @@ impl Slot {
 
     pub fn index(self) -> usize {
         usize::from(self.0)
+    }
+
+    /// The partition that it is of, of so many: they are contiguous ranges, as equal as can be.
+    pub fn partition(self, partition_count: usize) -> PartitionId {
+        PartitionId((self.index() * partition_count / SLOT_COUNT) as u16)
+    }
+}
+
+impl PartitionId {
+    /// The numbers of its slots, of so many partitions: the inverse of [`Slot::partition`]. Of more partitions than
+    /// there are slots some have none.
+    pub fn slots(self, partition_count: usize) -> Range<u16> {
+        let begin = |partition: usize| (partition * SLOT_COUNT).div_ceil(partition_count) as u16;
+        begin(usize::from(self.0))..begin(usize::from(self.0) + 1)
     }
 }
 
@@ -88,6 +107,18 @@ mod tests {
         assert_eq!(crc16(b"123456789"), 0x31C3);
         assert_eq!(Slot::of_key(b"foo").number(), 12182);
         assert_eq!(Slot::of_key(b"somekey").number(), 11058);
+    }
+
+    #[test]
+    fn partitions_have_the_slots_that_are_of_them() {
+        for partition_count in [1, 3, 4, 7, 16, 1000, SLOT_COUNT, SLOT_COUNT + 1] {
+            for slot in (0..SLOT_COUNT as u16).map(Slot) {
+                let slots = slot.partition(partition_count).slots(partition_count);
+                assert!(slots.contains(&slot.number()), "{slot:?} of {partition_count} partitions");
+            }
+            let all = (0..partition_count as u16).flat_map(|partition| PartitionId(partition).slots(partition_count));
+            assert!(all.eq(0..SLOT_COUNT as u16), "{partition_count} partitions");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use shorttail_gateway::engine::cursor_slot;
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceRequest, Request};
 use shorttail_gateway::topology::{GatewayPlace, Holding, Place, Topology};
-use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
+use shorttail_units::{ClusterId, Slot};
 use shorttail_wire::control::{GatewayEntry, View};
 
 use super::places::place_of;
@@ -121,7 +121,7 @@ impl Table {
     }
 
     fn partition_of_slot(&self, slot: Slot) -> u16 {
-        (slot.index() * self.owners.len() / SLOT_COUNT) as u16
+        slot.partition(self.owners.len()).0
     }
 
     /// What cluster-aware clients are told.
@@ -157,7 +157,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use shorttail_gateway::request::GroupPut;
-    use shorttail_units::Epoch;
+    use shorttail_units::{Epoch, SLOT_COUNT};
     use shorttail_wire::control::TenureEntry;
 
     use super::*;

@@ -191,7 +191,7 @@ impl Engine {
         while self.config.partitions.contains(&PartitionId(last.0 + 1)) {
             last.0 += 1;
         }
-        ((usize::from(last.0) + 1) * SLOT_COUNT).div_ceil(usize::from(self.config.partition_count))
+        usize::from(last.slots(usize::from(self.config.partition_count)).end)
     }
 
     /// The first object at or after a place that changes from call to call, and a walk that begins there.

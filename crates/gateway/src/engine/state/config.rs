@@ -7,7 +7,7 @@ use shorttail_codes::Code;
 use shorttail_monitor::MonitorConfig;
 use shorttail_placement::Placement;
 use shorttail_policy::Policy;
-use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
+use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, Slot};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::index::Tag;
@@ -146,10 +146,8 @@ impl EngineConfig {
         self.shape.chunk_count()
     }
 
-    /// The partition of a slot: contiguous ranges of equal length.
     pub fn partition_of(&self, slot: Slot) -> PartitionId {
-        let number = slot.index() * usize::from(self.partition_count) / SLOT_COUNT;
-        PartitionId(number as u16)
+        slot.partition(usize::from(self.partition_count))
     }
 
     /// `s`: so many blocks, stored once more than may be lost, cost no more than a stripe of single blocks (ShortTail
