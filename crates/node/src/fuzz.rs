@@ -8,7 +8,7 @@ use shorttail_units::{
 };
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
 
-use crate::{Node, NodeConfig, NodeStats};
+use crate::{FromRebuilds, Node, NodeConfig, NodeStats, Rebuilds};
 
 const CLUSTER: ClusterId = ClusterId(1);
 const MEMORY_BYTES: usize = 512 * 1024;
@@ -28,16 +28,15 @@ pub fn fuzz_session(data: &[u8]) {
 /// As [`fuzz_session`]; answers what the node counted, to see how deep the input went.
 pub fn run_session(data: &[u8]) -> NodeStats {
     let (mode, rest) = data.split_first().unwrap_or((&0, &[]));
-    let mut node = small_node();
-    node.handle_session_opened(1);
+    let mut fuzzed = Fuzzed::new();
     match mode % 4 {
-        0 => feed(&mut node, rest),
+        0 => fuzzed.feed(rest),
         1 => {
-            greet(&mut node);
-            feed(&mut node, rest);
+            fuzzed.greet();
+            fuzzed.feed(rest);
         }
         _ => {
-            greet(&mut node);
+            fuzzed.greet();
             let mut source = Source::new(rest);
             for _ in 0..REQUESTS_MAX {
                 if source.rest.is_empty() {
@@ -45,18 +44,67 @@ pub fn run_session(data: &[u8]) -> NodeStats {
                 }
                 let mut bytes = Vec::new();
                 source.request().encode(1, &mut bytes);
-                feed(&mut node, &bytes);
+                fuzzed.feed(&bytes);
             }
         }
     }
-    node.check_invariants();
-    node.handle_session_closed(1);
-    node.check_invariants();
-    node.stats()
+    fuzzed.node.check_invariants();
+    fuzzed.node.handle_session_closed(1);
+    fuzzed.rebuild();
+    fuzzed.node.check_invariants();
+    fuzzed.node.stats()
 }
 
-fn small_node() -> Node {
-    let config = NodeConfig {
+/// A small node with one session, and what carries out its orders.
+struct Fuzzed {
+    node: Node,
+    rebuilds: Rebuilds,
+}
+
+impl Fuzzed {
+    fn new() -> Self {
+        let mut node = Node::new(small_config()).expect("a small node");
+        node.handle_session_opened(1);
+        Fuzzed { rebuilds: node.rebuilds(), node }
+    }
+
+    fn greet(&mut self) {
+        let hello =
+            Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 1, epoch: Epoch(1), auth: Vec::new() };
+        let mut bytes = Vec::new();
+        NodeRequest::Hello(hello).encode(0, &mut bytes);
+        NodeRequest::Fence { partition: 0, epoch: Epoch(1), next: StripeId::default() }.encode(0, &mut bytes);
+        self.feed(&bytes);
+    }
+
+    /// Feeds bytes in one turn and throws the answers away.
+    fn feed(&mut self, bytes: &[u8]) {
+        if let Ok(consumed) = self.node.handle_input(Now::default(), 1, bytes) {
+            assert!(consumed <= bytes.len(), "consumed more than there was");
+        }
+        self.rebuild();
+        self.node.end_turn(Now::default());
+        if let Some(output) = self.node.poll_output(1) {
+            output.clear();
+        }
+        self.node.check_invariants();
+    }
+
+    /// What was ordered is asked of nodes that nobody reaches.
+    fn rebuild(&mut self) {
+        while let Some(said) = self.node.poll_to_rebuilds() {
+            self.rebuilds.handle(said).into_iter().for_each(|said| self.node.handle_rebuilds(said));
+        }
+        let mut ended = self.rebuilds.advance(0);
+        for peer in self.rebuilds.peers().collect::<Vec<_>>() {
+            ended.extend(self.rebuilds.handle_closed(peer));
+        }
+        ended.into_iter().for_each(|rebuilt| self.node.handle_rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+    }
+}
+
+fn small_config() -> NodeConfig {
+    NodeConfig {
         node: NodeId(0),
         cluster: CLUSTER,
         incarnation: Incarnation(1),
@@ -66,29 +114,7 @@ fn small_node() -> Node {
         auth: Vec::new(),
         repair_bytes_per_s: u64::MAX,
         scrub_bytes_per_s: 1 << 30,
-    };
-    Node::new(config).expect("a small node")
-}
-
-fn greet(node: &mut Node) {
-    let hello =
-        Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 1, epoch: Epoch(1), auth: Vec::new() };
-    let mut bytes = Vec::new();
-    NodeRequest::Hello(hello).encode(0, &mut bytes);
-    NodeRequest::Fence { partition: 0, epoch: Epoch(1), next: StripeId::default() }.encode(0, &mut bytes);
-    feed(node, &bytes);
-}
-
-/// Feeds bytes in one turn and throws the answers away.
-fn feed(node: &mut Node, bytes: &[u8]) {
-    if let Ok(consumed) = node.handle_input(Now::default(), 1, bytes) {
-        assert!(consumed <= bytes.len(), "consumed more than there was");
     }
-    node.end_turn(Now::default());
-    if let Some(output) = node.poll_output(1) {
-        output.clear();
-    }
-    node.check_invariants();
 }
 
 /// Stripe ids in use: few, so that requests meet.

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
 use shorttail_units::{Epoch, Now, PartitionId, StripeId};
 use shorttail_wire::node::{
-    Frame, FrameError, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, Refusal, next_frame,
+    Frame, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, Refusal, next_frame,
 };
 
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
 use crate::giver::{Found, Giver, Wanted};
 use crate::limits::{GIVEN_BACK_TURN_MAX, PAGES_ASK_US, SESSIONS_MAX};
-use crate::rebuild::{Content, PeerId, Rebuilds, Rebuilt};
+use crate::rebuild::{Content, Rebuilds, Rebuilt};
 use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
 use crate::requests::Holdings;
 use crate::rings::{MakeRing, Ring};
@@ -110,7 +110,7 @@ impl Node {
             orders: TakenOrders::default(),
         };
         Node {
-            rebuilding: Rebuilding::Here(Box::new(Rebuilds::new(config.clone()))),
+            rebuilding: Rebuilding::default(),
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
             pages_due_us: None,
             surplus_due_us: None,
@@ -195,10 +195,8 @@ impl Node {
         outcome
     }
 
-    /// Ends a turn: acknowledges what was appended in it, goes on with what is being rebuilt.
+    /// Ends a turn: acknowledges what was appended in it.
     pub fn end_turn(&mut self, now: Now) {
-        let ended = self.rebuilding.here().map(|rebuilds| rebuilds.advance(now.mono_us));
-        ended.into_iter().flatten().for_each(|rebuilt| self.settle(rebuilt));
         self.scrub(now);
         self.ask_for_pages(now);
         self.holdings.store.give_back_surplus(GIVEN_BACK_TURN_MAX);
@@ -227,11 +225,7 @@ impl Node {
     /// When [`Node::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
         let scrub_us = self.scrubber.deadline_us(&self.holdings.store);
-        let rebuild_us = match &self.rebuilding {
-            Rebuilding::Here(rebuilds) => rebuilds.deadline_us(),
-            Rebuilding::Elsewhere(_) => None,
-        };
-        [rebuild_us, scrub_us, self.pages_due_us, self.surplus_due_us].into_iter().flatten().min()
+        [scrub_us, self.pages_due_us, self.surplus_due_us].into_iter().flatten().min()
     }
 
     /// A session to which a turn wrote although nothing came from it.
@@ -239,57 +233,21 @@ impl Node {
         self.written.pop()
     }
 
-    /// Cores of other nodes with which sessions are to exist: the caller connects what is not connected, and closes
-    /// others.
-    pub fn wanted_peers(&self) -> impl Iterator<Item = PeerId> {
-        let here = match &self.rebuilding {
-            Rebuilding::Here(rebuilds) => Some(rebuilds),
-            Rebuilding::Elsewhere(_) => None,
-        };
-        here.into_iter().flat_map(|rebuilds| rebuilds.peers())
-    }
-
-    /// Bytes to send to a core of another node; the caller takes them from the front.
-    pub fn poll_peer_output(&mut self, peer: PeerId) -> Option<&mut Vec<u8>> {
-        self.rebuilding.here()?.output(peer)
-    }
-
-    /// Takes whole frames from the front of what another node sent; answers how many bytes they were.
-    ///
-    /// # Errors
-    /// When the bytes are no replies: the caller closes the session and says so.
-    pub fn handle_peer_input(&mut self, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
-        let Some(rebuilds) = self.rebuilding.here() else { return Ok(input.len()) };
-        let mut ended = Vec::new();
-        let outcome = rebuilds.handle_input(peer, input, &mut ended);
-        self.holdings.stats.messages_damaged += u64::from(outcome.is_err());
-        ended.into_iter().for_each(|rebuilt| self.settle(rebuilt));
-        outcome
-    }
-
     /// So many messages were hurt on their way to what works beside the core.
     pub fn note_damaged_messages(&mut self, count: u64) {
         self.holdings.stats.messages_damaged += count;
     }
 
-    /// A session with another node ended, or could not be had.
-    pub fn handle_peer_closed(&mut self, peer: PeerId) {
-        let ended = self.rebuilding.here().map(|rebuilds| rebuilds.handle_closed(peer));
-        ended.into_iter().flatten().for_each(|rebuilt| self.settle(rebuilt));
-    }
-
-    /// Before the first input: from now on orders are carried out beside the core. The caller carries what is said from
-    /// one to the other ([`Node::poll_to_rebuilds`], [`Node::handle_rebuilds`]).
-    pub fn rebuild_elsewhere(&mut self) -> Rebuilds {
-        self.rebuilding = Rebuilding::Elsewhere(Default::default());
+    /// Before the first input: one that carries out this core's orders, which are refused without. The caller carries
+    /// what is said from one to the other ([`Node::poll_to_rebuilds`], [`Node::handle_rebuilds`]).
+    pub fn rebuilds(&mut self) -> Rebuilds {
+        self.rebuilding.is_begun = true;
         Rebuilds::new(self.config.clone())
     }
 
     /// What is rebuilt beside this core is handed to it, not written into its memory.
     pub fn give_no_room(&mut self) {
-        if let Some(elsewhere) = self.rebuilding.elsewhere() {
-            elsewhere.has_no_room = true;
-        }
+        self.rebuilding.has_no_room = true;
     }
 
     /// One that gives this core's chunks to other nodes; it asks where they lie, or for copies of them.
@@ -298,19 +256,18 @@ impl Node {
     }
 
     pub fn poll_to_rebuilds(&mut self) -> Option<ToRebuilds> {
-        self.rebuilding.elsewhere()?.said.pop_front()
+        self.rebuilding.said.pop_front()
     }
 
     /// Takes what was said by whoever rebuilds for this core.
     pub fn handle_rebuilds(&mut self, message: FromRebuilds) {
-        let Some(elsewhere) = self.rebuilding.elsewhere() else { return };
         match message {
             FromRebuilds::Forgotten(rooms) => {
-                elsewhere.order_count -= rooms.len();
+                self.rebuilding.order_count -= rooms.len();
                 rooms.into_iter().flatten().for_each(|room| self.holdings.store.give_back(room));
             }
             FromRebuilds::Rebuilt(rebuilt) => {
-                elsewhere.order_count -= 1;
+                self.rebuilding.order_count -= 1;
                 self.settle(rebuilt);
             }
         }
@@ -349,7 +306,7 @@ impl Node {
                 Content::Written(room, written) => self.holdings.install_written(&description, room, written),
                 Content::Held { bytes, last } => {
                     let installed = self.holdings.install_rebuilt(&description, &bytes, last);
-                    self.rebuilding.give_back(bytes);
+                    self.rebuilding.said.push_back(ToRebuilds::Buffer(bytes));
                     installed
                 }
             };

@@ -17,8 +17,8 @@
 //! sealed, and at the same final operation (rule R5). The fence is passed when the order comes and again before the
 //! chunk is installed, so that no order of an earlier owner has a late effect (rule R11).
 //!
-//! All this may be beside the core, on a thread that may wait (see `rebuilding`). Then the core leaves room for the
-//! chunk where it can be written from there, and only has to say that it is one.
+//! All this is beside the core, on a thread that may wait (see `rebuilding`). The core leaves room for the chunk where
+//! it can be written from there, and only has to say that it is one.
 //!
 //! Must not know: sockets, where nodes are to be found, why a chunk was lost.
 
@@ -186,10 +186,6 @@ impl Rebuilds {
         let parts = sources.iter().map(part).collect();
         self.orders.insert(self.order_next, Order { session, description, parts, room, started_us: None });
         self.order_next += 1;
-    }
-
-    pub(crate) fn order_count(&self) -> usize {
-        self.orders.len()
     }
 
     /// Has it nothing to do?

@@ -1,5 +1,4 @@
-//! Where a core's orders to rebuild are carried out: here, in its own turns, or beside it, where whoever does it may
-//! wait.
+//! A core's orders to rebuild are carried out beside it, where whoever does it may wait.
 //!
 //! ```text
 //! core --Order, Forget--> beside it: [`Rebuilds`]
@@ -43,26 +42,23 @@ pub enum FromRebuilds {
     Forgotten(Vec<Option<Room>>),
 }
 
-#[derive(Debug)]
-pub(crate) enum Rebuilding {
-    Here(Box<Rebuilds>),
-    Elsewhere(Elsewhere),
-}
-
-/// Orders that are carried out beside the core.
+/// The core's part.
 #[derive(Debug, Default)]
-pub(crate) struct Elsewhere {
+pub(crate) struct Rebuilding {
+    /// Orders that were passed on and are not over.
     pub order_count: usize,
+    /// Somebody carries them out.
+    pub is_begun: bool,
     /// Whoever carries them out cannot write to this node's memory.
     pub has_no_room: bool,
     pub said: VecDeque<ToRebuilds>,
 }
 
 impl Rebuilding {
-    /// Takes an order; `reserve` is asked for room if it is carried out beside the core.
+    /// Passes an order on; `reserve` is asked for room.
     ///
     /// # Errors
-    /// `Busy`. `Invalid`: nothing proven can come of it.
+    /// `Busy`. `Invalid`: nothing proven can come of it. `Unreachable`: nobody carries it out.
     pub fn order(
         &mut self,
         session: u64,
@@ -71,52 +67,22 @@ impl Rebuilding {
         reserve: impl FnOnce(&ChunkDescription) -> Option<Room>,
     ) -> Result<(), Refusal> {
         check_order(&description, &sources)?;
-        let count = match self {
-            Rebuilding::Here(rebuilds) => rebuilds.order_count(),
-            Rebuilding::Elsewhere(elsewhere) => elsewhere.order_count,
-        };
-        if count >= REBUILDS_MAX {
+        if !self.is_begun {
+            return Err(Refusal::Unreachable);
+        }
+        if self.order_count >= REBUILDS_MAX {
             return Err(Refusal::Busy);
         }
-        match self {
-            Rebuilding::Here(rebuilds) => rebuilds.order(session, description, &sources, None),
-            Rebuilding::Elsewhere(elsewhere) => {
-                elsewhere.order_count += 1;
-                let room = if elsewhere.has_no_room { None } else { reserve(&description) };
-                elsewhere.said.push_back(ToRebuilds::Order { session, description, sources, room });
-            }
-        }
+        self.order_count += 1;
+        let room = if self.has_no_room { None } else { reserve(&description) };
+        self.said.push_back(ToRebuilds::Order { session, description, sources, room });
         Ok(())
     }
 
     /// Nobody wants what the session ordered.
     pub fn forget_session(&mut self, session: u64) {
-        match self {
-            Rebuilding::Here(rebuilds) => _ = rebuilds.forget_session(session),
-            Rebuilding::Elsewhere(elsewhere) if elsewhere.order_count == 0 => {}
-            Rebuilding::Elsewhere(elsewhere) => elsewhere.said.push_back(ToRebuilds::Forget { session }),
-        }
-    }
-
-    pub fn give_back(&mut self, buffer: Vec<u8>) {
-        match self {
-            Rebuilding::Here(rebuilds) => rebuilds.keep_buffer(buffer),
-            Rebuilding::Elsewhere(elsewhere) => elsewhere.said.push_back(ToRebuilds::Buffer(buffer)),
-        }
-    }
-
-    /// What is done in the core's own turns.
-    pub fn here(&mut self) -> Option<&mut Rebuilds> {
-        match self {
-            Rebuilding::Here(rebuilds) => Some(rebuilds),
-            Rebuilding::Elsewhere(_) => None,
-        }
-    }
-
-    pub fn elsewhere(&mut self) -> Option<&mut Elsewhere> {
-        match self {
-            Rebuilding::Here(_) => None,
-            Rebuilding::Elsewhere(elsewhere) => Some(elsewhere),
+        if self.order_count > 0 {
+            self.said.push_back(ToRebuilds::Forget { session });
         }
     }
 }

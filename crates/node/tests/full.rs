@@ -174,7 +174,7 @@ impl Scene {
         let mut node = Node::in_memory(config, core, Now::default()).expect("a node");
         node.handle_session_opened(SESSION);
         let file = Arc::clone(node.memory().expect("it is in a file"));
-        cluster.rebuilds = node.rebuild_elsewhere().with_memory(writer(way, &node));
+        cluster.rebuilds = node.rebuilds().with_memory(writer(way, &node));
         cluster.nodes[TARGET] = node;
         let auth = b"secret".to_vec();
         let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3), auth };

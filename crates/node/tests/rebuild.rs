@@ -1,8 +1,8 @@
 //! Nodes that rebuild chunks from each other's: an owner, four nodes, RS(2,2).
 
 use shorttail_codes::Code;
-use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX};
-use shorttail_node::{Node, NodeConfig, PeerId};
+use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX, REBUILDS_MAX};
+use shorttail_node::{FromRebuilds, Node, NodeConfig, PeerId, Rebuilds, Rebuilt};
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Hello, Members, NodeReply, NodeRequest, Refusal, Source, next_frame};
@@ -17,6 +17,8 @@ const SPARE: usize = 4;
 
 struct Nodes {
     nodes: Vec<Node>,
+    /// Beside each of them. The nodes' cores give their chunks themselves.
+    rebuilds: Vec<Rebuilds>,
     now_us: u64,
     /// Sessions between nodes: who reads, from whom; the number of each is its place and some.
     sessions: Vec<(usize, PeerId)>,
@@ -46,8 +48,10 @@ impl Nodes {
             let config = NodeConfig { repair_bytes_per_s: bytes_per_s, scrub_bytes_per_s, ..config(number) };
             Node::new(config).expect("a node")
         };
-        let nodes = (0..NODE_COUNT).map(node).collect();
-        let mut nodes = Nodes { nodes, now_us: 1, sessions: Vec::new(), cut_off: None, hurts_behind_chunks: false };
+        let mut nodes: Vec<Node> = (0..NODE_COUNT).map(node).collect();
+        let rebuilds = nodes.iter_mut().map(Node::rebuilds).collect();
+        let (sessions, cut_off) = (Vec::new(), None);
+        let mut nodes = Nodes { nodes, rebuilds, now_us: 1, sessions, cut_off, hurts_behind_chunks: false };
         for number in 0..usize::from(NODE_COUNT) {
             nodes.nodes[number].handle_session_opened(OWNER);
             nodes.tell(number, &NodeRequest::Hello(hello()));
@@ -87,10 +91,9 @@ impl Nodes {
     /// Lets nodes talk until nothing is under way.
     fn settle(&mut self) {
         for _ in 0..10 {
-            let now = self.now();
             for reader in 0..self.nodes.len() {
-                self.nodes[reader].end_turn(now);
-                for peer in self.nodes[reader].wanted_peers().collect::<Vec<_>>() {
+                self.turn(reader);
+                for peer in self.rebuilds[reader].peers().collect::<Vec<_>>() {
                     self.exchange(reader, peer);
                 }
                 self.nodes[reader].check_invariants();
@@ -98,10 +101,30 @@ impl Nodes {
         }
     }
 
+    /// Of a node, and of what is beside its core.
+    fn turn(&mut self, node: usize) {
+        let now = self.now();
+        self.nodes[node].end_turn(now);
+        while let Some(said) = self.nodes[node].poll_to_rebuilds() {
+            self.rebuilds[node].handle(said).into_iter().for_each(|said| self.nodes[node].handle_rebuilds(said));
+        }
+        let ended = self.rebuilds[node].advance(now.mono_us);
+        self.end(node, ended);
+    }
+
+    fn end(&mut self, node: usize, ended: Vec<Rebuilt>) {
+        ended.into_iter().for_each(|rebuilt| self.nodes[node].handle_rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+    }
+
+    fn close(&mut self, reader: usize, peer: PeerId) {
+        let ended = self.rebuilds[reader].handle_closed(peer);
+        self.end(reader, ended);
+    }
+
     fn exchange(&mut self, reader: usize, peer: PeerId) {
         let source = usize::from(peer.node.0);
         if self.cut_off == Some(source) {
-            return self.nodes[reader].handle_peer_closed(peer);
+            return self.close(reader, peer);
         }
         let known = self.sessions.iter().position(|&session| session == (reader, peer));
         let place = known.unwrap_or_else(|| {
@@ -110,18 +133,21 @@ impl Nodes {
             self.sessions.len() - 1
         });
         let (session, now) = (100 + place as u64, self.now());
-        if let Some(output) = self.nodes[reader].poll_peer_output(peer).map(std::mem::take) {
+        if let Some(output) = self.rebuilds[reader].output(peer).map(std::mem::take) {
             let consumed = self.nodes[source].handle_input(now, session, &output).expect("a greeted session");
             assert_eq!(consumed, output.len());
             let mut replies = self.nodes[source].poll_output(session).map(std::mem::take).unwrap_or_default();
+            let mut ended = Vec::new();
             if self.hurts_behind_chunks && replies.len() > CHUNK_BYTES {
                 replies.extend([0xff; 64]);
-                self.nodes[reader].handle_peer_input(peer, &replies).expect_err("no reply");
-                self.nodes[reader].handle_peer_closed(peer);
+                self.rebuilds[reader].handle_input(peer, &replies, &mut ended).expect_err("no reply");
+                self.end(reader, ended);
+                self.close(reader, peer);
                 return self.sessions.retain(|&session| session != (reader, peer));
             }
-            let consumed = self.nodes[reader].handle_peer_input(peer, &replies).expect("replies");
+            let consumed = self.rebuilds[reader].handle_input(peer, &replies, &mut ended).expect("replies");
             assert_eq!(consumed, replies.len());
+            self.end(reader, ended);
         }
     }
 
@@ -386,7 +412,8 @@ fn an_owner_that_greets_anew_has_no_orders_left() {
     nodes.nodes[SPARE].handle_session_closed(OWNER);
     nodes.settle();
     assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
-    assert_eq!(nodes.nodes[SPARE].poll_deadline(), None);
+    assert!(nodes.rebuilds[SPARE].is_idle());
+    assert_eq!(nodes.rebuilds[SPARE].deadline_us(), None);
 }
 
 #[test]
@@ -397,7 +424,7 @@ fn orders_wait_until_those_before_them_are_paid_for() {
     nodes.tell(SPARE, &later_rebuild());
     nodes.settle();
     assert_eq!(nodes.told(SPARE).rebuilt, [], "it does not count any more");
-    assert_eq!(nodes.nodes[SPARE].poll_deadline(), Some(8_001), "timers are coarse");
+    assert_eq!(nodes.rebuilds[SPARE].deadline_us(), Some(8_001), "timers are coarse");
     nodes.now_us = 8_000;
     nodes.settle();
     assert_eq!(nodes.told(SPARE).rebuilt, []);
@@ -410,11 +437,9 @@ fn orders_wait_until_those_before_them_are_paid_for() {
 fn a_source_that_never_answers_is_given_up() {
     let mut nodes = nodes_without(&[0], FAST);
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
-    let now = nodes.now();
-    nodes.nodes[SPARE].end_turn(now);
-    nodes.now_us = nodes.nodes[SPARE].poll_deadline().expect("an order is under way");
-    let now = nodes.now();
-    nodes.nodes[SPARE].end_turn(now);
+    nodes.turn(SPARE);
+    nodes.now_us = nodes.rebuilds[SPARE].deadline_us().expect("an order is under way");
+    nodes.turn(SPARE);
     assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(1)))]);
 }
 
@@ -422,16 +447,15 @@ fn a_source_that_never_answers_is_given_up() {
 fn nobody_waits_again_for_a_source_that_was_silent() {
     let mut nodes = nodes_without(&[0], FAST);
     let turn = |nodes: &mut Nodes| {
-        let now = nodes.now();
-        nodes.nodes[SPARE].end_turn(now);
+        nodes.turn(SPARE);
         nodes.told(SPARE).rebuilt
     };
     let unreachable = [Err((Refusal::Unreachable, Some(1)))];
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     assert_eq!(turn(&mut nodes), []);
-    nodes.now_us = nodes.nodes[SPARE].poll_deadline().expect("an order is under way");
+    nodes.now_us = nodes.rebuilds[SPARE].deadline_us().expect("an order is under way");
     assert_eq!(turn(&mut nodes), unreachable);
-    assert_eq!(nodes.nodes[SPARE].wanted_peers().count(), 0, "both said nothing: they are connected anew");
+    assert_eq!(nodes.rebuilds[SPARE].peers().count(), 0, "both said nothing: they are connected anew");
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     assert_eq!(turn(&mut nodes), unreachable, "at once");
     nodes.now_us += REBUILD_US_MAX - 1;
@@ -448,26 +472,56 @@ fn nobody_waits_again_for_a_source_that_was_silent() {
 fn who_lost_one_answer_is_not_silent() {
     let mut nodes = nodes_without(&[0], FAST);
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.turn(SPARE);
     let now = nodes.now();
-    nodes.nodes[SPARE].end_turn(now);
-    for peer in nodes.nodes[SPARE].wanted_peers().collect::<Vec<_>>() {
+    for peer in nodes.rebuilds[SPARE].peers().collect::<Vec<_>>() {
         let source = usize::from(peer.node.0);
-        let output = nodes.nodes[SPARE].poll_peer_output(peer).map(std::mem::take).expect("it is asked");
+        let output = nodes.rebuilds[SPARE].output(peer).map(std::mem::take).expect("it is asked");
         nodes.nodes[source].handle_session_opened(77);
         nodes.nodes[source].handle_input(now, 77, &output).expect("a greeted session");
         let replies = nodes.nodes[source].poll_output(77).map(std::mem::take).expect("it answers");
         let (_, greeting_bytes) = next_frame(&replies).expect("whole").expect("a greeting");
         let heard = &replies[..greeting_bytes];
-        nodes.nodes[SPARE].handle_peer_input(peer, heard).expect("a reply");
+        let mut ended = Vec::new();
+        nodes.rebuilds[SPARE].handle_input(peer, heard, &mut ended).expect("a reply");
+        assert!(ended.is_empty());
     }
-    nodes.now_us = nodes.nodes[SPARE].poll_deadline().expect("an order is under way");
-    let now = nodes.now();
-    nodes.nodes[SPARE].end_turn(now);
+    nodes.now_us = nodes.rebuilds[SPARE].deadline_us().expect("an order is under way");
+    nodes.turn(SPARE);
     assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(1)))]);
-    assert_eq!(nodes.nodes[SPARE].wanted_peers().count(), 2);
+    assert_eq!(nodes.rebuilds[SPARE].peers().count(), 2);
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
-    nodes.nodes[SPARE].end_turn(now);
+    nodes.turn(SPARE);
     assert_eq!(nodes.told(SPARE).rebuilt, [], "they are asked again");
+}
+
+#[test]
+fn where_nobody_rebuilds_orders_are_refused_at_once() {
+    let mut nodes = nodes_without(&[0], FAST);
+    nodes.nodes[SPARE] = Node::new(config(SPARE as u16)).expect("a node");
+    nodes.nodes[SPARE].handle_session_opened(OWNER);
+    nodes.tell(SPARE, &NodeRequest::Hello(hello()));
+    nodes.tell(SPARE, &fence(2, 3));
+    for _ in 0..2 {
+        assert_eq!(nodes.tell(SPARE, &rebuild(0, &[1, 3])).refusals, [Refusal::Unreachable]);
+    }
+    assert!(nodes.nodes[SPARE].poll_to_rebuilds().is_none());
+}
+
+#[test]
+fn no_more_orders_are_taken_than_there_is_room_for() {
+    let mut nodes = nodes_without(&[0], FAST);
+    let order = |number: u64| {
+        let description = ChunkDescription { stripe: stripe(100 + number), ..description(0, Some(0)) };
+        NodeRequest::Rebuild { description, sources: [1, 3].map(source_of).to_vec() }
+    };
+    for number in 0..REBUILDS_MAX as u64 {
+        assert_eq!(nodes.tell(SPARE, &order(number)).done_count, 1);
+    }
+    assert_eq!(nodes.tell(SPARE, &rebuild(0, &[1, 3])).refusals, [Refusal::Busy]);
+    nodes.settle();
+    assert!(!nodes.told(SPARE).rebuilt.is_empty(), "none of them has a source");
+    assert_eq!(nodes.tell(SPARE, &rebuild(0, &[1, 3])).done_count, 1);
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl NearWriter for Full {
 fn cluster(own_memory: impl FnOnce(Memory) -> Box<dyn NearWriter>) -> Cluster {
     let mut cluster = Cluster::new();
     let memory = Memory::of(&cluster.nodes[TARGET]);
-    let rebuilds = cluster.nodes[TARGET].rebuild_elsewhere();
+    let rebuilds = cluster.nodes[TARGET].rebuilds();
     cluster.rebuilds = rebuilds.with_memory(own_memory(memory));
     cluster
 }

@@ -248,7 +248,7 @@ fn start_cores(
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let background_poll = Poll::new()?;
         let (background_inbox, background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
-        let (mut rebuilds, mut giver) = (machine.rebuild_elsewhere(), machine.giver());
+        let (mut rebuilds, mut giver) = (machine.rebuilds(), machine.giver());
         giver = match near::own(&machine) {
             Some(memory) => giver.with_memory(Box::new(memory)),
             None => giver,

@@ -38,7 +38,7 @@ impl Cluster {
             node
         };
         let mut nodes: Vec<Node> = (0..3).map(node).collect();
-        let rebuilds = nodes[TARGET].rebuild_elsewhere();
+        let rebuilds = nodes[TARGET].rebuilds();
         let mut givers: Vec<Giver> = nodes.iter().map(Node::giver).collect();
         givers.iter_mut().for_each(|giver| giver.handle_session_opened(SESSION));
         let mut cluster =

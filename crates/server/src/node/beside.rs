@@ -172,7 +172,7 @@ mod tests {
         let [poll, core_poll] = [(); 2].map(|()| Poll::new().expect("polling"));
         let (inbox, outlet) = Inbox::new(&poll, INBOX).expect("an event");
         let (_, core) = Inbox::new(&core_poll, INBOX).expect("an event");
-        let (background, watcher) = Background::new(poll, inbox, core, node.rebuild_elsewhere(), node.giver());
+        let (background, watcher) = Background::new(poll, inbox, core, node.rebuilds(), node.giver());
         (background, watcher, outlet)
     }
 
