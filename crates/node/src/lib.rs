@@ -17,6 +17,7 @@ mod scrub;
 mod session;
 mod stats;
 mod taken;
+mod wanted;
 
 pub use config::{NodeConfig, NodeError};
 pub use giver::{Found, Giver, Wanted};
@@ -26,3 +27,4 @@ pub use rebuilding::{FromRebuilds, ToRebuilds};
 pub use rings::MakeRing;
 pub use session::SessionError;
 pub use stats::NodeStats;
+pub use wanted::WantedChunks;

@@ -43,6 +43,13 @@ pub const REBUILD_AHEAD_US: u64 = 2_000;
 /// Copies of chunks for other nodes that are made or looked at, at once: half a MiB.
 pub const GIVE_COPIES_MAX: usize = 8;
 
+/// Copies of chunks for other nodes that a core makes in one turn: some twenty microseconds, which requests then wait.
+pub const GIVE_COPIES_TURN_MAX: usize = 2;
+
+/// For how long chunks that are rebuilt are gathered before the core is woken for them, in microseconds: nobody waits
+/// for one.
+pub const REBUILT_GATHER_US: u64 = 5_000;
+
 /// Bytes of chunks that another node has not taken from its connection, after which no more are copied for it.
 pub const GIVE_UNSENT_BYTES_MAX: usize = 1 << 20;
 

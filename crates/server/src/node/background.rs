@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Poll, Token};
+use shorttail_node::limits::REBUILT_GATHER_US;
 use shorttail_node::{Found, FromRebuilds, Giver, Rebuilds, Rebuilt, SessionError, ToRebuilds, Wanted};
 use shorttail_units::StripeId;
 
@@ -42,9 +43,6 @@ const SCRATCH_BYTES: usize = 4 << 10;
 
 /// Longest wait for events; nothing to do for so long ends the thread.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// For how long chunks that are rebuilt are gathered, in microseconds.
-const GATHER_US: u64 = 5_000;
 
 /// A message from the core.
 #[derive(Debug)]
@@ -211,7 +209,7 @@ impl Background {
     fn tell_rebuilt(&mut self, ended: Vec<Rebuilt>) {
         for rebuilt in ended {
             self.core.put(ToNodeCore::Background(FromBackground::Rebuilds(FromRebuilds::Rebuilt(rebuilt))));
-            self.rebuilt_due_us.get_or_insert(self.clock.now().mono_us + GATHER_US);
+            self.rebuilt_due_us.get_or_insert(self.clock.now().mono_us + REBUILT_GATHER_US);
         }
     }
 

@@ -1,6 +1,6 @@
 //! One core of a node: an epoll loop around a [`Node`] machine.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Interest, Poll, Token};
-use shorttail_node::{Node, SessionError, Wanted};
+use shorttail_node::{Node, SessionError, WantedChunks};
 use shorttail_units::Now;
 use shorttail_wire::node::{NodeRequest, next_frame};
 
@@ -39,9 +39,6 @@ const GREETING_US_MAX: u64 = 5_000_000;
 /// Microseconds between two lines that say that the file system is full.
 const FULL_TOLD_US: u64 = 600_000_000;
 
-/// Chunks copied for other nodes in one turn: some twenty microseconds, which requests then wait.
-const COPIES_TURN_MAX: usize = 2;
-
 /// A message to a core.
 #[derive(Debug)]
 pub enum ToNodeCore {
@@ -68,12 +65,11 @@ pub struct Core {
     /// Connections whose greeting has not arrived, and since when they are there, in microseconds (core 0 only).
     greeting: HashMap<usize, (Link, u64)>,
     sessions: HashMap<usize, Link>,
-    /// Who rebuilds for this core, and gives its chunks to other nodes; nobody: the core does, as far as it is asked.
+    /// Who rebuilds for this core, and gives its chunks to other nodes; nobody: the core gives them, as far as it is
+    /// asked.
     background: Option<Outlet<ToBackground>>,
-    /// Copies that are to be made for other nodes.
-    wanted: VecDeque<Wanted>,
-    /// Some were made that the background does not know of yet.
-    has_found: bool,
+    /// Chunks that are to be found for other nodes.
+    wanted: WantedChunks,
     next_session: usize,
     /// Sessions with input left in the socket.
     unread: BTreeSet<usize>,
@@ -109,8 +105,7 @@ impl Core {
             greeting: HashMap::new(),
             sessions: HashMap::new(),
             background: None,
-            wanted: VecDeque::new(),
-            has_found: false,
+            wanted: WantedChunks::default(),
             next_session: FIRST_SESSION,
             unread: BTreeSet::new(),
             touched: Vec::new(),
@@ -229,7 +224,7 @@ impl Core {
                 ToNodeCore::Addresses(addresses) => self.tell_background(ToBackground::Addresses(addresses)),
                 ToNodeCore::Background(said) => match said {
                     FromBackground::Rebuilds(said) => self.node.handle_rebuilds(said),
-                    FromBackground::Wanted(wanted) => self.wanted.push_back(wanted),
+                    FromBackground::Wanted(wanted) => self.wanted.push(wanted),
                     FromBackground::Damaged(stripe) => self.node.look_at(stripe),
                     FromBackground::MessagesDamaged(count) => self.node.note_damaged_messages(count),
                 },
@@ -272,15 +267,8 @@ impl Core {
             background.put(ToBackground::Rebuilds(said));
             has_said = true;
         }
-        let mut copy_count = 0;
-        while let Some(wanted) = self.wanted.pop_front_if(|wanted| !wanted.is_copy() || copy_count < COPIES_TURN_MAX) {
-            copy_count += usize::from(wanted.is_copy());
-            background.put(ToBackground::Found(self.node.find(wanted)));
-            self.has_found = true;
-        }
-        // One wake-up for all that was asked for together.
-        if has_said || self.wanted.is_empty() && self.has_found {
-            self.has_found = false;
+        let has_found = self.wanted.find(&self.node, |found| background.put(ToBackground::Found(found)));
+        if has_said || has_found {
             background.wake();
         }
     }

@@ -84,6 +84,15 @@ pub(super) enum Event {
         node: usize,
         at_us: u64,
     },
+    BackgroundTurn {
+        node: usize,
+        core: usize,
+    },
+    BackgroundDeadline {
+        node: usize,
+        core: usize,
+        at_us: u64,
+    },
     Held {
         node: usize,
     },
@@ -160,6 +169,8 @@ impl World {
             Event::Control(event) => self.control_event(event),
             Event::NodeTurn { node } => self.node_turn(node),
             Event::NodeDeadline { node, at_us } => self.node_deadline(node, at_us),
+            Event::BackgroundTurn { node, core } => self.background_turn(node, core),
+            Event::BackgroundDeadline { node, core, at_us } => self.background_deadline(node, core, at_us),
             Event::Held { node } => self.held_leaves(node),
             Event::ClientTick { client } => self.client_tick(client),
             Event::Request { op } => self.request_arrives(op),

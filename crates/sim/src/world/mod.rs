@@ -14,6 +14,7 @@
 //! coordinator deals tenures and retires incarnations at once.
 
 mod audit;
+mod background;
 mod clients;
 mod clock;
 mod coordinators;
@@ -26,7 +27,6 @@ mod life;
 mod members;
 mod near;
 mod nodes;
-mod peers;
 mod policy;
 mod routing;
 mod service;
@@ -117,6 +117,8 @@ pub struct World {
     rng: Rng,
     /// Of its own, so that runs with clocks that run rightly are the runs that they were.
     clock_rng: Rng,
+    /// So are runs in which nothing is rebuilt.
+    background_rng: Rng,
     event_count: u64,
     /// After so many events.
     audit_due: u64,
@@ -181,6 +183,7 @@ impl World {
             is_active: false,
             rng,
             clock_rng: Rng::new(seed ^ 0xC10C),
+            background_rng: Rng::new(seed ^ 0xBAC6),
             event_count: 0,
             counts: Counts::default(),
             samples: Vec::new(),

@@ -1,5 +1,5 @@
-//! Memory of nodes that gateways read past them, and rings that they put appends into: the very files, used as the
-//! server uses them.
+//! Memory of nodes that is read past them or beside their cores, and written there, and rings that gateways put appends
+//! into: the very files, used as the server uses them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use shorttail_gateway::engine::NearOffer;
 use shorttail_node::MakeRing;
-use shorttail_store::{NearReader, NearView, RingReader, RingWriter};
-use shorttail_units::Incarnation;
+use shorttail_store::{NearReader, NearView, NearWriter, RingReader, RingWriter};
+use shorttail_units::{Incarnation, NodeId};
 use shorttail_wire::node::NearMemory;
 
 use super::World;
+use super::nodes::NodeHost;
 
 /// Rings that nodes made and nobody opened yet, by their number.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +64,39 @@ impl NearReader for NearFile {
     }
 }
 
+/// Of a core of a node, if it is the one that was offered.
+pub(super) fn file_of<'a>(nodes: &'a [NodeHost], node: NodeId, core: u16, offer: &NearMemory) -> Option<&'a Arc<File>> {
+    let host = nodes.get(usize::from(node.0)).filter(|host| host.incarnation.0 == offer.inode)?;
+    host.cores.get(usize::from(core))?.memory()
+}
+
+/// As nodes read what others offer: whole chunks.
+pub(super) fn by_calls(file: Arc<File>, shift_bytes: u64) -> Box<dyn NearReader> {
+    Box::new(NearFile { memory: Memory::Read(file), shift_bytes })
+}
+
+/// A node's own, beside its core.
+#[derive(Clone, Debug)]
+pub(super) struct OwnMemory(Arc<File>);
+
+impl OwnMemory {
+    pub fn of(file: &Arc<File>) -> Self {
+        OwnMemory(Arc::clone(file))
+    }
+}
+
+impl NearReader for OwnMemory {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        self.0.read_at(into, position).expect("memory can be read")
+    }
+}
+
+impl NearWriter for OwnMemory {
+    fn write(&self, position: u64, _room_bytes: usize, bytes: &[u8]) -> bool {
+        self.0.write_all_at(bytes, position).is_ok()
+    }
+}
+
 impl World {
     /// Opens what nodes offered to the engines of a gateway.
     pub(super) fn open_near(&mut self, gateway: usize) {
@@ -77,10 +111,7 @@ impl World {
                         continue;
                     }
                 };
-                let host = &self.nodes[usize::from(session.node.0)];
-                let core = host.cores.get(usize::from(session.core));
-                let memory = core.filter(|_| host.incarnation.0 == offer.inode).and_then(|core| core.memory());
-                if let Some(file) = memory {
+                if let Some(file) = file_of(&self.nodes, session.node, session.core, &offer) {
                     let memory = NearView::open(file).map_or_else(|_| Memory::Read(Arc::clone(file)), Memory::Mapped);
                     let shift_bytes = self.config.near_shift_bytes;
                     engine.handle_near(session, Box::new(NearFile { memory, shift_bytes }));

@@ -7,10 +7,11 @@ use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::{MemoryFile, MemoryIdentity};
 use shorttail_units::{Incarnation, NodeId};
 
+use super::background::{Background, Means};
 use super::clock::Clock;
 use super::coordinators::Who;
 use super::slow::Slowness;
-use super::{CLUSTER, Counts, Event, World, endpoint_of, near};
+use super::{CLUSTER, Counts, Event, World, endpoint_of, gateway_at, near};
 use crate::network::{SendError, SessionId, What};
 use crate::rng::Rng;
 
@@ -22,14 +23,26 @@ const CHUNKS_PER_TURN: u64 = 8;
 pub(super) struct Link {
     pub core: usize,
     pub input: Vec<u8>,
-    /// The core of another node that this one reads from; none: whoever opened the session reads here.
-    pub peer: Option<PeerId>,
+    pub end: LinkEnd,
+}
+
+/// Who has this end of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LinkEnd {
+    Core,
+    /// Beside the core: another node reads.
+    Giver,
+    /// Beside the core, which reads from a core of another node.
+    Peer(PeerId),
 }
 
 pub(super) struct NodeHost {
     pub id: NodeId,
     /// Empty while the process is down.
     pub cores: Vec<Node>,
+    pub backgrounds: Vec<Background>,
+    /// What its process can do beside its cores.
+    means: Means,
     /// Of its process.
     pub clock: Clock,
     pub incarnation: Incarnation,
@@ -59,6 +72,8 @@ impl NodeHost {
         NodeHost {
             id: NodeId(id),
             cores: Vec::new(),
+            backgrounds: Vec::new(),
+            means: Means::Write,
             clock: Clock::default(),
             incarnation: Incarnation(0),
             retired: Vec::new(),
@@ -76,13 +91,10 @@ impl NodeHost {
         }
     }
 
-    /// Forgets a session; was it one?
-    pub fn end_link(&mut self, session: SessionId) -> bool {
+    /// Forgets a session of a core; was it one?
+    fn end_link(&mut self, session: SessionId) -> bool {
         let Some(link) = self.links.remove(&session) else { return false };
-        match link.peer {
-            None => self.cores[link.core].handle_session_closed(session.number()),
-            Some(peer) => self.cores[link.core].handle_peer_closed(peer),
-        }
+        self.cores[link.core].handle_session_closed(session.number());
         true
     }
 
@@ -145,6 +157,7 @@ impl World {
         let clock = self.new_clock();
         let now = self.now_by(clock);
         let (fresh, memory_bytes) = (Incarnation(self.incarnation_next), self.memory_of(node));
+        let means = Means::draw(&mut self.background_rng);
         let host = &mut self.nodes[node];
         if self.config.keeps_memory && host.memory.is_none() {
             host.memory = Some(MemoryFile::without_name(core_count, memory_bytes).expect("memory"));
@@ -155,7 +168,8 @@ impl World {
             memory.begin(MemoryIdentity { cluster: CLUSTER, node: host.id, incarnation }).expect("memory");
         }
         self.incarnation_next += 1;
-        (host.incarnation, host.clock) = (incarnation, clock);
+        (host.incarnation, host.clock, host.means) = (incarnation, clock, means);
+        let is_alone = means == Means::Neither && !self.config.shares_memory;
         host.cores = (0..core_count)
             .map(|core| {
                 let config = NodeConfig {
@@ -170,8 +184,8 @@ impl World {
                     scrub_bytes_per_s: self.config.scrub_bytes_per_s,
                 };
                 let mut machine = match &host.memory {
-                    None if self.config.shares_memory => Node::sharing(config),
-                    None => Node::new(config),
+                    None if is_alone => Node::new(config),
+                    None => Node::sharing(config),
                     Some(memory) => Node::in_memory(config, memory.core(core).expect("mapped"), now),
                 }
                 .expect("memory for a simulated node");
@@ -185,6 +199,7 @@ impl World {
                 machine
             })
             .collect();
+        host.backgrounds = host.cores.iter_mut().map(|machine| Background::begin(machine, means)).collect();
         self.network.start(endpoint_of(node));
         self.note(format_args!("node {node} starts as incarnation {}", incarnation.0));
         self.member_starts(Who::Node(node));
@@ -225,6 +240,7 @@ impl World {
         host.count(&mut counts);
         host.earlier = counts;
         host.cores.clear();
+        host.backgrounds.clear();
         host.links.clear();
         host.ended.clear();
         host.slowness.forget();
@@ -261,18 +277,28 @@ impl World {
             self.note(format_args!("node {node} goes on"));
             self.network.resume(endpoint_of(node));
             self.demand_node_turn(node);
+            (0..self.nodes[node].backgrounds.len()).for_each(|core| self.demand_background_turn(node, core));
         }
     }
 
     pub(super) fn node_notice(&mut self, node: usize, session: SessionId, what: What) {
         let host = &mut self.nodes[node];
+        let known = host.links.get(&session);
+        let beside = known.and_then(|link| (link.end != LinkEnd::Core).then_some(link.core));
         match what {
-            What::Accepted { .. } => {
+            What::Accepted { peer } => {
                 let core = usize::from(self.core_of_session[&session.number()]);
                 // A gateway may ask for more cores than a later life of the node has: then nobody is there.
                 let Some(machine) = host.cores.get_mut(core) else { return };
-                machine.handle_session_opened(session.number());
-                host.links.insert(session, Link { core, input: Vec::new(), peer: None });
+                let is_read_beside = gateway_at(peer).is_none() && host.means != Means::FaultyCores;
+                let end = if is_read_beside {
+                    host.backgrounds[core].handle_session_opened(session);
+                    LinkEnd::Giver
+                } else {
+                    machine.handle_session_opened(session.number());
+                    LinkEnd::Core
+                };
+                host.links.insert(session, Link { core, input: Vec::new(), end });
             }
             What::Connected => {}
             What::Received(bytes) => {
@@ -280,9 +306,15 @@ impl World {
                     link.input.extend_from_slice(&bytes);
                 }
             }
-            What::Broken(_) => host.ended.push(session),
+            What::Broken(_) => match beside {
+                Some(core) => host.backgrounds[core].note_ended(session),
+                None => host.ended.push(session),
+            },
         }
-        self.demand_node_turn(node);
+        match beside {
+            Some(core) => self.demand_background_turn(node, core),
+            None => self.demand_node_turn(node),
+        }
     }
 
     pub(super) fn demand_node_turn(&mut self, node: usize) {
@@ -305,25 +337,23 @@ impl World {
         let host = &mut self.nodes[node];
         let mut closed = Vec::new();
         let stalled_core = host.stalled_core;
-        let is_read = |link: &Link| !link.input.is_empty() && Some(link.core) != stalled_core;
+        let is_read =
+            |link: &Link| link.end == LinkEnd::Core && !link.input.is_empty() && Some(link.core) != stalled_core;
         for (&session, link) in host.links.iter_mut().filter(|(_, link)| is_read(link)) {
             let core = &mut host.cores[link.core];
-            let outcome = match link.peer {
-                None => core.handle_input(now, session.number(), &link.input).map_err(|_| ()),
-                Some(peer) => core.handle_peer_input(peer, &link.input).map_err(|_| ()),
-            };
-            match outcome {
+            match core.handle_input(now, session.number(), &link.input) {
                 Ok(consumed) => _ = link.input.drain(..consumed),
-                Err(()) => closed.push(session),
+                Err(_) => closed.push(session),
             }
         }
         for session in std::mem::take(&mut host.ended) {
             host.end_link(session);
         }
-        for (_, core) in host.cores.iter_mut().enumerate().filter(|&(core, _)| Some(core) != stalled_core) {
+        let beside = host.cores.iter_mut().zip(&mut host.backgrounds).enumerate();
+        for (_, (core, background)) in beside.filter(|&(core, _)| Some(core) != stalled_core) {
+            background.heard_by(core);
             core.end_turn(now);
         }
-        self.keep_peers(node);
         self.send_from_node(node);
         self.await_node_deadline(node);
         let host = &mut self.nodes[node];
@@ -338,9 +368,44 @@ impl World {
                 self.network.close(&mut self.schedule, endpoint_of(node), session);
             }
         }
+        self.serve_backgrounds(node);
+        let host = &mut self.nodes[node];
         host.turns_unchecked += 1;
         if host.turns_unchecked * CHUNKS_PER_TURN >= host.chunk_count() {
             host.check_invariants();
+        }
+    }
+
+    /// Last in a turn: what other nodes want waits for whatever else there is.
+    fn serve_backgrounds(&mut self, node: usize) {
+        let NodeHost { cores, backgrounds, stalled_core, .. } = &mut self.nodes[node];
+        let beside = cores.iter_mut().zip(backgrounds).enumerate().filter(|&(core, _)| Some(core) != *stalled_core);
+        let (mut woken, mut is_busy) = (Vec::new(), false);
+        for (place, (core, background)) in beside {
+            woken.extend(background.served_by(core).then_some(place));
+            is_busy |= background.keeps_core_busy();
+        }
+        woken.into_iter().for_each(|core| self.demand_background_turn(node, core));
+        if is_busy {
+            self.demand_node_turn(node);
+        }
+    }
+
+    fn await_node_deadline(&mut self, node: usize) {
+        let host = &mut self.nodes[node];
+        let running = host.cores.iter().enumerate().filter(|&(core, _)| Some(core) != host.stalled_core);
+        let Some(at_us) = running.filter_map(|(_, core)| core.poll_deadline()).min() else { return };
+        let at_us = host.clock.world_us(at_us).max(self.schedule.now_us() + 1);
+        if host.deadline_us.is_none_or(|known| at_us < known) {
+            host.deadline_us = Some(at_us);
+            self.schedule.at(at_us, Event::NodeDeadline { node, at_us });
+        }
+    }
+
+    pub(super) fn node_deadline(&mut self, node: usize, at_us: u64) {
+        if self.nodes[node].deadline_us == Some(at_us) {
+            self.nodes[node].deadline_us = None;
+            self.demand_node_turn(node);
         }
     }
 
@@ -348,16 +413,11 @@ impl World {
         let host = &mut self.nodes[node];
         let mut outputs = Vec::new();
         for (&session, link) in host.links.iter().filter(|(_, link)| Some(link.core) != host.stalled_core) {
-            let core = &mut host.cores[link.core];
-            let output = match link.peer {
-                None => core.poll_output(session.number()),
-                Some(peer) => core.poll_peer_output(peer),
-            };
-            outputs.extend(output.map(|output| (session, link.peer.is_some(), std::mem::take(output))));
+            let output = host.cores[link.core].poll_output(session.number()).filter(|_| link.end == LinkEnd::Core);
+            outputs.extend(output.map(|output| (session, std::mem::take(output))));
         }
-        for (session, is_asking, bytes) in outputs {
-            // What is slow about a node is its answers.
-            let bytes = if is_asking { bytes } else { self.pass_slowness(node, session, bytes) };
+        for (session, bytes) in outputs {
+            let bytes = self.pass_slowness(node, session, bytes);
             match self.network.send(&mut self.schedule, endpoint_of(node), session, bytes) {
                 Ok(()) | Err(SendError::NotOpen) => {}
                 Err(error @ SendError::Full) => panic!("a node does not bound what it sends: {error}"),
