@@ -378,6 +378,8 @@ impl Node {
     pub fn check_invariants(&self) {
         self.holdings.store.check_invariants();
         self.holdings.fences.check_invariants();
+        let (rooms, orders) = (self.holdings.store.room_count(), self.rebuilding.order_count);
+        assert!(rooms <= orders, "{rooms} rooms for {orders} orders: some never come back");
         for (&owner, id) in &self.owners {
             let phase = self.sessions.get(id).map(|session| session.phase);
             assert!(

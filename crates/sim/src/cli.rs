@@ -169,6 +169,11 @@ impl Totals {
             "nodes to owners: away {away}, gone round {gone_round}, in use again {in_use}, nothing missing {whole}; \
              near reads {}, appends put {}; damage found {}, repaired {}",
             counts.near_reads, counts.appends_put, counts.corruptions_found, counts.corruptions_repaired
+        )?;
+        writeln!(
+            f,
+            "beside cores: orders with room {}, chunks found {} and copied {}, memories of nodes opened {}",
+            counts.rooms_left, counts.places_told, counts.copies_made, counts.memories_opened
         )
     }
 

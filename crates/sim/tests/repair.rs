@@ -5,7 +5,7 @@ use shorttail_sim::cli::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
-use shorttail_sim::world::World;
+use shorttail_sim::world::{Counts, World};
 
 /// Without repair the third and fourth death would take most stripes below `k` chunks.
 #[test]
@@ -107,6 +107,47 @@ fn no_node_is_rebuilt_while_chunks_are_missing() {
 /// Chunks that owners miss.
 fn missing(world: &World) -> u64 {
     world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum()
+}
+
+/// Processes differ in what they can do beside their cores; all of it happens.
+#[test]
+fn chunks_are_rebuilt_and_given_beside_cores_in_every_way() {
+    for shares_memory in [false, true] {
+        let mut counts = Counts::default();
+        for seed in 0..6 {
+            let mut world = cluster_of(SimConfig { shares_memory, ..nodes_of("rs:4+2", 9) }, seed);
+            fill(&mut world, 0..60);
+            kill(&mut world, &[seed as usize, seed as usize + 3]);
+            await_whole(&mut world);
+            counts.add(&world.counts());
+            kill(&mut world, &[seed as usize + 1]);
+            holds(&mut world, 0..60);
+            concludes(world);
+        }
+        let Counts { rebuilds, rooms_left, places_told, copies_made, memories_opened, .. } = counts;
+        assert!(rooms_left > rebuilds / 3 && rooms_left < rebuilds, "room for {rooms_left} of {rebuilds}");
+        assert!(places_told > rebuilds, "{places_told} found for {rebuilds}");
+        assert_eq!((copies_made > 0, memories_opened > 0), (!shares_memory, shares_memory), "{counts:?}");
+    }
+}
+
+/// What is beside a core goes on while that stands still. What was ordered before is carried out, and installed when the
+/// core goes on.
+#[test]
+fn cores_that_stand_still_keep_what_was_rebuilt_beside_them_waiting() {
+    for seed in 0..6 {
+        let mut world = cluster_of(SimConfig { node_core_count: 2, ..nodes_of("rs:4+2", 9) }, seed);
+        fill(&mut world, 0..60);
+        kill(&mut world, &[0]);
+        await_within(&mut world, REPAIR_US, "under way", |world| world.counts().places_told > 4 * seed);
+        (1..4).for_each(|node| world.stall_core(node, seed as usize % 2));
+        pass(&mut world, 700_000 * seed);
+        (1..4).for_each(|node| world.core_goes_on(node));
+        await_whole(&mut world);
+        kill(&mut world, &[5, 6]);
+        holds(&mut world, 0..60);
+        concludes(world);
+    }
 }
 
 /// Rule R11: keys are overwritten and stripes cleaned while their chunks are rebuilt; no late install brings one back,

@@ -105,6 +105,11 @@ impl ChunkStore {
         self.arena.free_bare(allocation);
     }
 
+    /// Rooms that have not come back.
+    pub fn room_count(&self) -> usize {
+        self.reserved.len()
+    }
+
     fn take_back(&mut self, room: Room) -> Allocation {
         let place = self.reserved.iter().position(|allocation| *allocation == room.allocation);
         self.reserved.swap_remove(place.expect("a room comes back to the store that it is of"))

@@ -21,7 +21,7 @@ use shorttail_units::StripeId;
 
 use super::near::{self, OwnMemory};
 use super::nodes::{Link, LinkEnd, NodeHost};
-use super::{Event, World, endpoint_of};
+use super::{Counts, Event, World, endpoint_of};
 use crate::network::{SendError, SessionId};
 use crate::rng::Rng;
 
@@ -235,11 +235,15 @@ impl Background {
     }
 
     /// Among what the core does in its turn.
-    pub fn heard_by(&mut self, core: &mut Node) {
+    pub fn heard_by(&mut self, core: &mut Node, counts: &mut Counts) {
         for said in self.of_core.take() {
             match said {
                 FromBackground::Rebuilds(said) => core.handle_rebuilds(said),
-                FromBackground::Wanted(wanted) => self.wanted.push(wanted),
+                FromBackground::Wanted(wanted) => {
+                    let count = if wanted.is_copy() { &mut counts.copies_made } else { &mut counts.places_told };
+                    *count += 1;
+                    self.wanted.push(wanted);
+                }
                 FromBackground::Damaged(stripe) => core.look_at(stripe),
                 FromBackground::MessagesDamaged(count) => core.note_damaged_messages(count),
             }
@@ -247,9 +251,10 @@ impl Background {
     }
 
     /// Last in the core's turn; is this one woken?
-    pub fn served_by(&mut self, core: &mut Node) -> bool {
+    pub fn served_by(&mut self, core: &mut Node, counts: &mut Counts) -> bool {
         let mut is_woken = false;
         while let Some(said) = core.poll_to_rebuilds() {
+            counts.rooms_left += u64::from(matches!(said, ToRebuilds::Order { room: Some(_), .. }));
             self.inbox.messages.push_back(ToBackground::Rebuilds(said));
             is_woken = true;
         }
@@ -341,6 +346,7 @@ impl World {
             if let Some(file) = memory {
                 let memory = near::by_calls(file, self.config.near_shift_bytes);
                 self.nodes[node].backgrounds[core].rebuilds.handle_memory(peer, memory);
+                self.counts.memories_opened += 1;
             }
         }
     }

@@ -98,6 +98,12 @@ pub struct Counts {
     /// Reads past nodes, in their memory, and appends that were put into their rings.
     pub near_reads: u64,
     pub appends_put: u64,
+    /// Beside cores: orders that room was left for, chunks that cores were asked for (where they lie, copies), memory of
+    /// other nodes that was opened.
+    pub rooms_left: u64,
+    pub places_told: u64,
+    pub copies_made: u64,
+    pub memories_opened: u64,
     pub frees: u64,
     pub seals: u64,
     pub folds: u64,
@@ -162,6 +168,10 @@ impl Counts {
         self.degraded_reads += other.degraded_reads;
         self.near_reads += other.near_reads;
         self.appends_put += other.appends_put;
+        self.rooms_left += other.rooms_left;
+        self.places_told += other.places_told;
+        self.copies_made += other.copies_made;
+        self.memories_opened += other.memories_opened;
         self.frees += other.frees;
         self.seals += other.seals;
         self.folds += other.folds;

@@ -351,7 +351,7 @@ impl World {
         }
         let beside = host.cores.iter_mut().zip(&mut host.backgrounds).enumerate();
         for (_, (core, background)) in beside.filter(|&(core, _)| Some(core) != stalled_core) {
-            background.heard_by(core);
+            background.heard_by(core, &mut self.counts);
             core.end_turn(now);
         }
         self.send_from_node(node);
@@ -382,7 +382,7 @@ impl World {
         let beside = cores.iter_mut().zip(backgrounds).enumerate().filter(|&(core, _)| Some(core) != *stalled_core);
         let (mut woken, mut is_busy) = (Vec::new(), false);
         for (place, (core, background)) in beside {
-            woken.extend(background.served_by(core).then_some(place));
+            woken.extend(background.served_by(core, &mut self.counts).then_some(place));
             is_busy |= background.keeps_core_busy();
         }
         woken.into_iter().for_each(|core| self.demand_background_turn(node, core));
