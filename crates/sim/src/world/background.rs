@@ -110,7 +110,7 @@ pub(super) struct Background {
 impl Background {
     pub fn begin(machine: &mut Node, means: Means) -> Self {
         let (mut rebuilds, mut giver) = (machine.rebuilds(), machine.giver());
-        let memory = machine.memory().map(|file| OwnMemory::of(file));
+        let memory = machine.memory().map(OwnMemory::of);
         if let Some(memory) = &memory {
             giver = giver.with_memory(Box::new(memory.clone()));
         }

@@ -98,8 +98,8 @@ pub struct Counts {
     /// Reads past nodes, in their memory, and appends that were put into their rings.
     pub near_reads: u64,
     pub appends_put: u64,
-    /// Beside cores: orders that room was left for, chunks that cores were asked for (where they lie, copies), memory of
-    /// other nodes that was opened.
+    /// Beside cores: orders that room was left for, chunks that cores were asked for (where they lie, copies), nodes
+    /// whose memory others opened.
     pub rooms_left: u64,
     pub places_told: u64,
     pub copies_made: u64,
