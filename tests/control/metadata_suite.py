@@ -152,6 +152,12 @@ def one_leads_and_says_so():
     table = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
     true("stands by" in table and leader.control in table, table)
     true("stands by" in other.log(), "the log tells it too")
+    # Who names both need not know which one leads.
+    both = ["--admin", f"{other.admin},{leader.admin}"]
+    table = subprocess.run([binary_path(), "status", *both], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    true(table.startswith("cluster ") and "stands by" in table, table)
+    ordered = subprocess.run([binary_path(), "policy", "set", "--policy", "adaptive", *both], timeout=60, stdout=subprocess.PIPE)
+    equal(ordered.returncode, 0)
     WORLD.load.check()
 
 

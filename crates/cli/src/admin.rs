@@ -1,6 +1,7 @@
-//! Asking the coordinator's admin port.
+//! Asking coordinators on their admin ports: of several, the one that leads.
 
 use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -20,19 +21,20 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// Whom to ask.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct AdminPort {
-    /// The coordinator's admin port
+    /// The coordinator's admin port. Of several, with commas between, the one that leads is asked
     #[arg(
         id = "admin",
         long = "admin",
         global = true,
         env = "SHORTTAIL_ADMIN",
-        value_name = "ADDR",
+        value_name = "ADDR,...",
+        value_delimiter = ',',
         default_value = "127.0.0.1:8080",
         value_parser = parse_admin,
     )]
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
 }
 
 /// `host:port`, or what a browser takes, as `up` prints it.
@@ -41,7 +43,14 @@ fn parse_admin(text: &str) -> Result<SocketAddr, AddressError> {
     parse_tcp_address(place)
 }
 
+/// The coordinators of a cluster.
 pub struct Admin {
+    ports: Vec<Port>,
+}
+
+/// The admin port of one of them.
+#[derive(Clone)]
+struct Port {
     address: SocketAddr,
     timeout: Duration,
     agent: ureq::Agent,
@@ -55,26 +64,45 @@ impl Admin {
     fn within(port: &AdminPort, timeout: Duration) -> Self {
         let config = ureq::Agent::config_builder();
         let config = config.proxy(None).timeout_global(Some(timeout)).http_status_as_error(false).build();
-        Admin { address: port.address, timeout, agent: ureq::Agent::new_with_config(config) }
+        let agent = ureq::Agent::new_with_config(config);
+        let ports = port.addresses.iter().map(|&address| Port { address, timeout, agent: agent.clone() });
+        Admin { ports: ports.collect() }
     }
 
-    /// # Errors
-    /// When nobody answers, or someone else than a coordinator.
-    pub fn status(&self) -> anyhow::Result<ClusterStatus> {
-        let body = self.read(self.agent.get(self.url("/status")).call())?;
-        status::from_json(&body).with_context(|| self.is_other())
+    /// What each coordinator says, as they were named; who does not answer is waited for.
+    pub fn statuses(&self) -> Vec<anyhow::Result<ClusterStatus>> {
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = self.ports.iter().map(|port| scope.spawn(|| port.status())).collect();
+            asked.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
+        })
     }
 
-    /// The status of a cluster that the coordinator knows.
+    /// The status of the cluster.
     ///
     /// # Errors
-    /// As of [`Admin::status`], and when it stands by.
+    /// Why nobody tells it.
     pub fn cluster(&self) -> anyhow::Result<ClusterStatus> {
-        let status = self.status()?;
-        match status.is_standby() {
-            true => Err(anyhow!("{}: ask the one that leads (--admin)", coordinator_line(&status.coordinator))),
-            false => Ok(status),
+        self.leader().map(|(_, status)| status)
+    }
+
+    /// The coordinator that leads, as soon as it answers. If none does: one that led, and still knows the cluster.
+    fn leader(&self) -> anyhow::Result<(&Port, ClusterStatus)> {
+        let (said, hear) = mpsc::channel();
+        for (place, port) in self.ports.iter().enumerate() {
+            let (port, said) = (port.clone(), said.clone());
+            // Nobody may hear it any more.
+            std::thread::spawn(move || drop(said.send((place, port.cluster()))));
         }
+        drop(said);
+        let (mut led, mut reasons) = (None, vec![String::new(); self.ports.len()]);
+        for (place, status) in hear {
+            match status {
+                Ok(status) if status.coordinator.leading => return Ok((&self.ports[place], status)),
+                Ok(status) => led = Some((&self.ports[place], status)),
+                Err(error) => reasons[place] = format!("{error:#}"),
+            }
+        }
+        led.ok_or_else(|| no_leader(&reasons))
     }
 
     /// Orders members to do something; what each of them says.
@@ -82,13 +110,10 @@ impl Admin {
     /// # Errors
     /// When nobody answers, or with an error.
     pub fn order(&self, path: &str, request: &impl Serialize) -> anyhow::Result<Vec<OrderOutcome>> {
-        let json = serde_json::to_string(request).context("an order is JSON")?;
-        let answer = self.agent.post(self.url(path)).header("content-type", "application/json").send(json);
-        if let Err(ureq::Error::Timeout(_)) = answer {
-            return Err(anyhow!("{}; it may obey yet", self.is_still()));
+        match self.ports.as_slice() {
+            [port] => port.order(path, request),
+            _ => self.leader()?.0.order(path, request),
         }
-        let answer = self.read(answer)?;
-        serde_json::from_str(&answer).with_context(|| self.is_other())
     }
 
     /// Orders one member to do something, and says what it did.
@@ -102,6 +127,31 @@ impl Admin {
             return Err(Failure::Failed(anyhow!("{}", outcome.text)));
         }
         print(&format!("{}\n", outcome.text))
+    }
+}
+
+impl Port {
+    fn status(&self) -> anyhow::Result<ClusterStatus> {
+        let body = self.read(self.agent.get(self.url("/status")).call())?;
+        status::from_json(&body).with_context(|| self.is_other())
+    }
+
+    fn cluster(&self) -> anyhow::Result<ClusterStatus> {
+        let status = self.status()?;
+        match status.is_standby() {
+            true => Err(anyhow!("{}: ask the one that leads (--admin)", coordinator_line(&status.coordinator))),
+            false => Ok(status),
+        }
+    }
+
+    fn order(&self, path: &str, request: &impl Serialize) -> anyhow::Result<Vec<OrderOutcome>> {
+        let json = serde_json::to_string(request).context("an order is JSON")?;
+        let answer = self.agent.post(self.url(path)).header("content-type", "application/json").send(json);
+        if let Err(ureq::Error::Timeout(_)) = answer {
+            return Err(anyhow!("{}; it may obey yet", self.is_still()));
+        }
+        let answer = self.read(answer)?;
+        serde_json::from_str(&answer).with_context(|| self.is_other())
     }
 
     fn is_other(&self) -> String {
@@ -142,6 +192,14 @@ impl Admin {
     }
 }
 
+/// What keeps each coordinator from telling of the cluster.
+pub fn no_leader(reasons: &[String]) -> anyhow::Error {
+    match reasons {
+        [reason] => anyhow!("{reason}"),
+        reasons => anyhow!("no coordinator tells of the cluster: {}", reasons.join("; ")),
+    }
+}
+
 /// Says what every member did that was ordered; fails if one did not.
 ///
 /// # Errors
@@ -168,6 +226,7 @@ mod tests {
     use std::net::TcpListener;
 
     use shorttail_server::admin::AcknowledgeRequest;
+    use shorttail_wire::control::CoordinatorStatus;
 
     use super::*;
 
@@ -181,29 +240,84 @@ mod tests {
         }
     }
 
-    /// What somebody says to a request, of this status and with this text.
+    fn admin(listeners: &[&TcpListener], timeout: Duration) -> Admin {
+        let addresses = listeners.iter().map(|listener| listener.local_addr().expect("bound")).collect();
+        Admin::within(&AdminPort { addresses }, timeout)
+    }
+
+    fn port() -> TcpListener {
+        TcpListener::bind("127.0.0.1:0").expect("a port")
+    }
+
+    /// Answers one request with this status and text.
+    fn answer(listener: &TcpListener, status: &str, text: &str) {
+        let (mut stream, _) = listener.accept().expect("it asks");
+        let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
+        while !request.ends_with(b"\r\n\r\n") && !request.ends_with(b"\"losses\"") {
+            let count = stream.read(&mut buffer).expect("a request");
+            request.extend_from_slice(&buffer[..count]);
+        }
+        let length = text.len();
+        write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}")
+            .expect("taken");
+    }
+
+    /// What is said when somebody answers a request with this status and text.
     fn asked<T>(status: &'static str, text: &'static str, ask: impl FnOnce(&Admin) -> anyhow::Result<T>) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let admin = Admin::new(&AdminPort { address: listener.local_addr().expect("bound") });
-        let answers = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("it asks");
-            let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
-            while !request.ends_with(b"\r\n\r\n") && !request.ends_with(b"\"losses\"") {
-                let count = stream.read(&mut buffer).expect("a request");
-                request.extend_from_slice(&buffer[..count]);
-            }
-            let length = text.len();
-            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}")
-                .expect("taken");
-        });
+        let listener = port();
+        let admin = admin(&[&listener], TIMEOUT);
+        let answers = std::thread::spawn(move || answer(&listener, status, text));
         let error = ask(&admin).err().expect("no coordinator");
         answers.join().expect("it answered");
         format!("{error:#}")
     }
 
+    /// A coordinator that leads, led before, or stands by, as JSON.
+    fn coordinator(name: &str, leading: bool, cluster_id: &str) -> String {
+        let coordinator = CoordinatorStatus { name: name.into(), leading, ..CoordinatorStatus::default() };
+        let status = ClusterStatus { cluster_id: cluster_id.into(), coordinator, ..ClusterStatus::default() };
+        status::to_json(&status).expect("plain data").to_string()
+    }
+
+    /// One of three stands still, as far as anybody can tell: nobody waits for it.
+    #[test]
+    fn of_several_the_one_that_leads_is_asked() {
+        let (silent, led, leads) = (port(), port(), port());
+        let admin = admin(&[&silent, &led, &leads], Duration::from_secs(240));
+        let answers = std::thread::spawn(move || {
+            answer(&led, "200 OK", &coordinator("led", false, "77"));
+            answer(&leads, "200 OK", &coordinator("leads", true, "77"));
+            answer(&leads, "200 OK", &coordinator("leads", true, "77"));
+            answer(&leads, "200 OK", "[]");
+            led
+        });
+        assert_eq!(admin.cluster().expect("one leads").coordinator.name, "leads");
+        let orders = std::thread::spawn(move || admin.order("/acknowledge", &AcknowledgeRequest::Losses));
+        let led = answers.join().expect("they answered");
+        assert!(orders.join().expect("no panic").expect("it obeys").is_empty());
+        drop((silent, led));
+    }
+
+    #[test]
+    fn if_none_leads_the_one_that_knows_the_cluster_is_asked() {
+        let (stands_by, led) = (port(), port());
+        let admin = admin(&[&stands_by, &led], TIMEOUT);
+        let answers = std::thread::spawn(move || {
+            for (knows, cluster_id) in [(true, "77"), (false, "")] {
+                answer(&stands_by, "200 OK", &coordinator("stands by", false, ""));
+                answer(&led, "200 OK", &coordinator(if knows { "led" } else { "too" }, false, cluster_id));
+            }
+        });
+        assert_eq!(admin.cluster().expect("one knows it").coordinator.name, "led");
+        let error = admin.cluster().expect_err("none knows it").to_string();
+        answers.join().expect("they answered");
+        assert!(error.starts_with("no coordinator tells of the cluster: coordinator stands by: "), "{error}");
+        assert!(error.contains("; coordinator too: "), "{error}");
+    }
+
     #[test]
     fn who_asks_a_gateway_is_told_so() {
-        let status = asked("200 OK", "{\"gateway\":0}", Admin::status);
+        let status = asked("200 OK", "{\"gateway\":0}", Admin::cluster);
         let order = asked("404 Not Found", "", |admin| admin.order("/acknowledge", &AcknowledgeRequest::Losses));
         for said in [status, order] {
             assert!(said.contains("no coordinator answers, but a gateway"), "{said}");
@@ -214,8 +328,7 @@ mod tests {
     #[test]
     fn who_stands_still_is_said_to() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = AdminPort { address: listener.local_addr().expect("bound") };
-        let error = Admin::within(&port, Duration::from_millis(50)).status().expect_err("nobody answers");
+        let error = admin(&[&listener], Duration::from_millis(50)).cluster().expect_err("nobody answers");
         assert!(error.to_string().contains("stands still"), "{error:#}");
     }
 

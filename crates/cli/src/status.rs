@@ -10,7 +10,7 @@ use shorttail_wire::control::{
     counted, ranges,
 };
 
-use crate::admin::Admin;
+use crate::admin::{Admin, no_leader};
 use crate::arguments::StatusCommand;
 use crate::drain::progress;
 use crate::exit::Failure;
@@ -20,26 +20,51 @@ use crate::watch::watch;
 pub fn run(command: &StatusCommand) -> Result<(), Failure> {
     let admin = Admin::new(&command.admin);
     match command.watch {
-        Some(every_s) => watch(every_s, !command.json, || told(&admin.status()?, command)),
-        None => print(&told(&admin.status()?, command)?),
+        Some(every_s) => watch(every_s, !command.json, || look(&admin, command)),
+        None => print(&look(&admin, command)?),
     }
 }
 
+/// What the coordinator says that leads, or else one that answers; of the others a line each.
+fn look(admin: &Admin, command: &StatusCommand) -> Result<String, Failure> {
+    let (status, others) = chosen(admin.statuses())?;
+    told(&status, &others, command)
+}
+
+fn chosen(statuses: Vec<anyhow::Result<ClusterStatus>>) -> anyhow::Result<(ClusterStatus, Vec<String>)> {
+    let rank = |status: &anyhow::Result<ClusterStatus>| match status {
+        Ok(status) => (!status.coordinator.leading, status.is_standby()),
+        Err(_) => (true, true),
+    };
+    let answered = statuses.iter().enumerate().filter(|(_, status)| status.is_ok());
+    let best = answered.min_by_key(|(_, status)| rank(status)).map(|(place, _)| place);
+    let (mut best_status, mut others) = (None, Vec::new());
+    for (place, status) in statuses.into_iter().enumerate() {
+        match status {
+            Ok(status) if Some(place) == best => best_status = Some(status),
+            Ok(status) => others.push(coordinator_line(&status.coordinator)),
+            Err(error) => others.push(format!("{error:#}")),
+        }
+    }
+    best_status.map(|status| (status, others.clone())).ok_or_else(|| no_leader(&others))
+}
+
 /// Of many objects each is a line.
-fn told(status: &ClusterStatus, command: &StatusCommand) -> Result<String, Failure> {
+fn told(status: &ClusterStatus, others: &[String], command: &StatusCommand) -> Result<String, Failure> {
     if !command.json {
-        return Ok(table(status));
+        return Ok(table(status, others));
     }
     let json = to_json(status).context("cannot print the status")?;
     Ok(if command.watch.is_some() { format!("{json}\n") } else { format!("{json:#}\n") })
 }
 
-/// The status as lines and columns.
-pub fn table(status: &ClusterStatus) -> String {
+/// The status as lines and columns, with what other coordinators say.
+fn table(status: &ClusterStatus, others: &[String]) -> String {
     let mut out = String::new();
     let put = |out: &mut String, line: std::fmt::Arguments| writeln!(out, "{line}").expect("writing to memory");
     if status.is_standby() {
         put(&mut out, format_args!("{}", coordinator_line(&status.coordinator)));
+        others.iter().for_each(|other| put(&mut out, format_args!("{other}")));
         put(&mut out, format_args!("it knows nothing of nodes and gateways: ask the one that leads (--admin)"));
         return out;
     }
@@ -56,6 +81,7 @@ pub fn table(status: &ClusterStatus) -> String {
         put(&mut out, format_args!("problem: {problem}"));
     }
     put(&mut out, format_args!("{}", coordinator_line(&status.coordinator)));
+    others.iter().for_each(|other| put(&mut out, format_args!("{other}")));
     put(&mut out, format_args!("\n{}", node_table(&status.nodes)));
     let gateways = status.gateways.iter().map(|gateway| {
         let state = match gateway.serving {
@@ -273,10 +299,29 @@ mod tests {
     fn a_coordinator_that_stands_by_says_that_and_no_numbers() {
         let leader = Some("b:1 on g, process 3".to_owned());
         let coordinator = CoordinatorStatus { name: "a:1 on h, process 2".into(), leader, ..Default::default() };
-        let text = table(&ClusterStatus { coordinator, partitions: 4, ..ClusterStatus::default() });
+        let text = table(&ClusterStatus { coordinator, partitions: 4, ..ClusterStatus::default() }, &[]);
         let beginning = "coordinator a:1 on h, process 2: stands by, b:1 on g, process 3, leads; ";
         assert!(text.starts_with(beginning) && text.lines().count() == 2, "{text}");
         assert!(!text.contains(" is used") && !text.contains("partitions"), "{text}");
+    }
+
+    #[test]
+    fn of_several_coordinators_one_tells_of_the_cluster_and_of_the_others_there_is_a_line() {
+        let standby = || ClusterStatus {
+            coordinator: CoordinatorStatus { name: "a".into(), ..Default::default() },
+            ..ClusterStatus::default()
+        };
+        let led = ClusterStatus { cluster_id: "77".into(), ..standby() };
+        let silent = || Err(anyhow::anyhow!("no answer from b"));
+        let (status, others) = chosen(vec![Ok(standby()), silent(), Ok(cluster())]).expect("one leads");
+        assert_eq!((&status, others.len()), (&cluster(), 2));
+        let text = table(&status, &others);
+        assert!(text.contains("leads;") && text.contains("\nno answer from b\n"), "{text}");
+        assert_eq!(chosen(vec![Ok(standby()), Ok(led.clone())]).expect("one led").0, led);
+        assert_eq!(chosen(vec![silent(), Ok(standby())]).expect("one answers").0, standby());
+        let error = chosen(vec![silent(), silent()]).expect_err("nobody answers").to_string();
+        assert_eq!(error, "no coordinator tells of the cluster: no answer from b; no answer from b");
+        assert_eq!(chosen(vec![silent()]).expect_err("nobody answers").to_string(), "no answer from b");
     }
 
     #[test]
@@ -291,7 +336,7 @@ mod tests {
     fn nodes_that_are_not_there_yet_are_told() {
         let with = |nodes_alive| {
             let repair = RepairStatus { nodes_alive, nodes_needed: 6, ..RepairStatus::default() };
-            table(&ClusterStatus { nodes_expected: 7, repair, ..cluster() })
+            table(&ClusterStatus { nodes_expected: 7, repair, ..cluster() }, &[])
         };
         assert!(with(6).lines().nth(1).is_some_and(|line| line == "6 of 7 nodes are alive"), "{}", with(6));
         assert!(!with(7).contains("of 7 nodes"), "{}", with(7));
@@ -371,7 +416,7 @@ mod tests {
         };
         let nodes = vec![node(1, drain), node(2, drained)];
         let problems = vec!["memory is full".to_owned()];
-        let text = table(&ClusterStatus { nodes, moves, problems, ..cluster() });
+        let text = table(&ClusterStatus { nodes, moves, problems, ..cluster() }, &[]);
         for line in [
             "\n3 chunks moved (1MiB), 1MiB/s\n",
             "\nnode 1 drains: 40 chunks are left (5MiB), 1MiB/s, 5 s left; it waits: no room\n",
@@ -427,13 +472,16 @@ mod tests {
         let nodes = vec![slow, node(1, NodeState::Suspect), rebuilt];
         let gateways = vec![GatewayStatusEntry::default()];
         let mut status = ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, gateways, ..cluster() };
-        let text = table(&status);
+        let text = table(&status, &[]);
         assert!(text.contains("12 objects"), "{text}");
         let domain = std::mem::take(&mut status.nodes[0].domain);
-        assert!(table(&status).contains("\nnode  state              memory "), "{}", table(&status));
+        assert!(table(&status, &[]).contains("\nnode  state              memory "), "{}", table(&status, &[]));
         status.nodes[0].domain = domain;
         status.gateways[0].state = NodeState::Dead;
-        assert!(!table(&status).contains("12 objects") && table(&status).contains("not known: no gateway is alive"));
+        assert!(
+            !table(&status, &[]).contains("12 objects")
+                && table(&status, &[]).contains("not known: no gateway is alive")
+        );
         for line in [
             "\n0     normal, fail-slow  rack 7  1MiB of 256MiB  310us  51ms  7          77   unix:/run/n.sock\n",
             "\n1     suspect            -       1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n",
