@@ -221,9 +221,8 @@ impl Coordinator {
     /// over, it may have to wait for the owner before: then it counts whether it reaches those that are to accept it.
     pub(crate) fn is_out_of_reach(&self, epoch: u32, tenure: &DurableTenure, now: Now) -> bool {
         let owner = tenure.gateway;
-        let since_us = self.tenures.unproven_since_us.get(&epoch).copied();
         let takes_over = self.standing_of(epoch).is_none_or(|standing| standing.state == TenureState::TakingOver);
-        is_over(since_us, now)
+        self.is_long_unproven(epoch, now)
             && self.is_owner_alive(tenure)
             && (!takes_over || self.is_cut_off(owner) || !self.could_be_accepted(owner, tenure))
             && self.alive_gateways().any(|other| other != owner && self.could_follow(other, tenure, now))
@@ -238,6 +237,11 @@ impl Coordinator {
         let reached = reached(&self.gateways[&id].status);
         let mut sets = tenure.voters.iter().chain(&tenure.before);
         sets.all(|set| self.are_enough(&reached, set))
+    }
+
+    /// Does the owner say for long that nodes do not prove it?
+    pub(crate) fn is_long_unproven(&self, epoch: u32, now: Now) -> bool {
+        is_over(self.tenures.unproven_since_us.get(&epoch).copied(), now)
     }
 
     /// Notes since when a tenure is not proven. An heir of which a core stands still says for ever that it prepares.

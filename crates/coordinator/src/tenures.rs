@@ -81,7 +81,7 @@ impl Coordinator {
         self.note_losses_met();
         self.settle_voters();
         self.note_drained();
-        self.change_voters();
+        self.change_voters(now);
         self.find_cut_off(now);
         self.deal_loose(now);
         self.hand_over(now);
@@ -298,19 +298,22 @@ impl Coordinator {
     }
 
     /// Nodes that came or were given up: the new set goes beside the old one. Another one follows once the owner is
-    /// proven by it, or at once if it cannot be: more nodes than may be lost came back with nothing.
+    /// proven by it; at once if it cannot be, as more nodes than may be lost came back with nothing; or when for long it
+    /// was not: nodes that are heard here may be out of its reach, and it asks none for a promise that no set names.
     ///
     /// An owner may store on a node before any set names it, as views tell of it at once. Sets decide who may answer,
     /// not what is read: beside them a take-over hears all nodes of its view but as many as may be lost
     /// (`is_heard_enough` of the engine), and that view is told before its terms.
-    fn change_voters(&mut self) {
+    fn change_voters(&mut self, now: Now) {
         let wanted = self.voters_wanted();
         if wanted.len() <= self.settings.code.tolerance() {
             return;
         }
         let of_living = self.durable.tenures.iter().filter(|(_, tenure)| self.is_owner_alive(tenure));
-        let is_settled = |tenure: &DurableTenure| tenure.voters.len() == 1 || !self.can_prove(tenure.voters_told());
-        let outdated = of_living.filter(|(_, tenure)| tenure.voters_told() != wanted && is_settled(tenure));
+        let is_settled = |epoch: &u32, tenure: &DurableTenure| {
+            tenure.voters.len() == 1 || !self.can_prove(tenure.voters_told()) || self.is_long_unproven(*epoch, now)
+        };
+        let outdated = of_living.filter(|(epoch, tenure)| tenure.voters_told() != wanted && is_settled(epoch, tenure));
         let outdated: Vec<u32> = outdated.map(|(&epoch, _)| epoch).collect();
         for epoch in &outdated {
             let tenure = self.durable.tenures.get_mut(epoch).expect("listed above");
