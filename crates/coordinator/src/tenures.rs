@@ -298,8 +298,8 @@ impl Coordinator {
     }
 
     /// Nodes that came or were given up: the new set goes beside the old one. Another one follows once the owner is
-    /// proven by it; at once if it cannot be, as more nodes than may be lost came back with nothing; or when for long it
-    /// was not: nodes that are heard here may be out of its reach, and it asks none for a promise that no set names.
+    /// proven by it; at once if it cannot be, as more nodes than may be lost came back with nothing; or when it was not
+    /// for long: nodes that are heard here may be out of its reach, and it asks none for a promise that no set names.
     ///
     /// An owner may store on a node before any set names it, as views tell of it at once. Sets decide who may answer,
     /// not what is read: beside them a take-over hears all nodes of its view but as many as may be lost

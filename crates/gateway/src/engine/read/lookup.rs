@@ -325,7 +325,22 @@ impl Engine {
         lookup.candidates = self.index.candidates(lookup.slot, tag).collect();
         (lookup.is_doubtful, lookup.is_lost) = (false, false);
         self.skip_own_record(&mut lookup);
+        self.skip_replaced(&mut lookup);
         self.advance_lookup(lookup);
+    }
+
+    /// A read that begins anew may have begun after a write was acknowledged whose comparison is not done: the index
+    /// names what was replaced, too. It may see the write, whenever it began.
+    fn skip_replaced(&self, lookup: &mut Lookup) {
+        if !matches!(lookup.purpose, LookupPurpose::Read { .. }) {
+            return;
+        }
+        let lock = self.locks.find(Self::lookup_key(lookup)).and_then(|lock| self.locks.get(lock));
+        if let Some(LockPhase::Writing(round)) = lock.map(|lock| &lock.phase)
+            && let Some((written, _)) = round.confirmed
+        {
+            lookup.candidates.retain(|candidate| *candidate == written);
+        }
     }
 
     fn digest(&self, lookup: &mut Lookup, record: &Record<'_>, location: Location) -> Digest {

@@ -1,4 +1,4 @@
-//! A read that waits for a node while the key gets another value, and what it was to see is over when it comes.
+//! A read that waits for a node while the key gets another value, or after it got one.
 
 use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs};
 
@@ -17,7 +17,14 @@ struct Scene {
     stripes: [StripeId; 2],
 }
 
+/// The read waits for the first record.
 fn scene() -> Scene {
+    let mut scene = at_rest();
+    scene.reads();
+    scene
+}
+
+fn at_rest() -> Scene {
     let shape = CodeShape::reed_solomon(2, 2).expect("a code");
     let mut engine = engine_of_ready_nodes(shape, 6);
     let stripes = [5, 6].map(|sequence| StripeId::new(Epoch(1), sequence));
@@ -27,13 +34,16 @@ fn scene() -> Scene {
     }
     let mut scene = Scene { engine, stripes };
     scene.index(0);
-    scene.engine.ownership.outstanding_count = 1;
-    let (id, command) = commands_of(Now::default(), b"get key\r\n").pop().expect("a command");
-    scene.engine.read(Token { connection: 1, id }, command);
     scene
 }
 
 impl Scene {
+    fn reads(&mut self) {
+        self.engine.ownership.outstanding_count = 1;
+        let (id, command) = commands_of(Now::default(), b"get key\r\n").pop().expect("a command");
+        self.engine.read(Token { connection: 1, id }, command);
+    }
+
     fn location(&self, place: usize) -> Location {
         let slot = self.engine.stripes.slot_of(self.stripes[place]).expect("a stripe");
         self.engine.stripes.location(slot, 0, 0)
@@ -80,10 +90,15 @@ impl Scene {
         let record = Record { expiry, ..Record::object(KEY, value, Version::new(Epoch(1), 1 + place as u64)) };
         let mut bytes = vec![0; record.encoded_bytes(stripe.epoch())];
         record.encode(stripe, &mut bytes);
+        self.fetched(place, 0, Ok(&bytes));
+    }
+
+    /// What the read was to fetch from the stripe ends like this.
+    fn fetched(&mut self, place: usize, excluded: u128, result: Result<&[u8], FetchError>) {
         let (key, _) = self.engine.lookups.iter().next().expect("a read that waits");
         let (slot, _) = self.engine.stripes.place_of(self.location(place));
         let wanted = self.engine.wanted(slot, 0, 0, Extent::Record, FetchPurpose::Lookup(key));
-        self.engine.lookup_fetched(key, wanted, 0, Ok(&bytes));
+        self.engine.lookup_fetched(key, wanted, excluded, result);
     }
 
     /// Which value the client was shown, or that none can be.
@@ -116,6 +131,41 @@ fn shows_what_was_there_when_it_began() {
         scene.comes(0, b"old", Some(OVER), UnixMs(OVER.0 - 1));
         assert_eq!(scene.answer(), Some("old"));
     }
+}
+
+/// The first value is not to be seen by a read that begins once another one was acknowledged, whatever becomes of what it
+/// fetches.
+#[test]
+fn shows_nothing_that_was_replaced_before_it_began() {
+    let mut scene = at_rest();
+    scene.write(false);
+    scene.reads();
+    // What was decoded makes no sense: it reads again.
+    scene.fetched(1, 1, Ok(b"rubbish"));
+    assert_eq!(scene.answer(), None);
+    assert_eq!(scene.awaited(), [scene.location(1); 2]);
+    scene.comes(1, b"new", None, OVER);
+    assert_eq!(scene.answer(), Some("new"));
+}
+
+/// It is moved while it is compared with what it replaced, and what lies where it was can be read no more.
+#[test]
+fn shows_what_was_moved_while_it_read_and_nothing_older() {
+    let mut scene = at_rest();
+    scene.write(false);
+    scene.reads();
+    let (key, from) = (scene.engine.key_ref(KEY), scene.location(1));
+    let slot = scene.engine.stripes.slot_of(scene.stripes[1]).expect("a stripe");
+    let to = scene.engine.stripes.location(slot, 1, 0);
+    assert!(scene.engine.index.replace(key.slot, key.tag(), from, to));
+    let lock = scene.engine.locks.find(key).expect("it is written");
+    let Some(LockPhase::Writing(round)) = scene.engine.locks.get_mut(lock).map(|lock| &mut lock.phase) else {
+        panic!("it is written")
+    };
+    round.confirmed = Some((to, 0));
+    scene.fetched(1, 0, Err(FetchError::Unreadable));
+    assert_eq!(scene.answer(), None);
+    assert_eq!(scene.awaited(), [from, to]);
 }
 
 /// The write saw the value before its end, and may succeed.
