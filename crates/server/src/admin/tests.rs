@@ -273,7 +273,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 /// What operators are told to look at exists, and they are told of all that exists.
 #[test]
 fn the_manual_names_all_metrics_and_no_others() {
-    let manual = include_str!("../../../../docs/OPERATING.md");
+    let manual = include_str!("../../../../docs/REFERENCE.md");
     let rows = manual.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
     let cells = rows.map_while(|row| row.strip_prefix("| ")?.split(" | ").next());
     let named: BTreeSet<&str> = cells.flat_map(quoted).collect();

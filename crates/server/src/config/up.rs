@@ -200,7 +200,7 @@ pub struct UpOptions {
     #[arg(long, env = "SHORTTAIL_UP_METADATA_POLL", value_name = "SECONDS", value_parser = parse_seconds)]
     pub metadata_poll: Option<u64>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first
-    /// 4 for each gateway]
+    /// 4 for each thread of each gateway]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// on: send Redis clients to the gateway that owns a key, as Redis Cluster does; off: tell who owns it, and serve
