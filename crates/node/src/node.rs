@@ -15,9 +15,7 @@ use std::sync::Arc;
 
 use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
 use shorttail_units::{Epoch, Now, PartitionId, StripeId};
-use shorttail_wire::node::{
-    Frame, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, Refusal, next_frame,
-};
+use shorttail_wire::node::{Frame, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, Refusal, next_frame};
 
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;

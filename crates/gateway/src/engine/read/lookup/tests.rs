@@ -101,6 +101,15 @@ impl Scene {
         self.engine.lookup_fetched(key, wanted, excluded, result);
     }
 
+    /// Records that were asked for and did not come, and what is to be looked at afterwards.
+    fn awaited(&self) -> Vec<Location> {
+        let asked = self.engine.fetches.iter().map(|(_, fetch)| {
+            let slot = self.engine.stripes.slot_of(fetch.wanted.stripe).expect("a stripe");
+            self.engine.stripes.location(slot, fetch.wanted.data_index, fetch.wanted.offset as usize)
+        });
+        asked.chain(self.engine.lookups.iter().flat_map(|(_, lookup)| lookup.candidates.clone())).collect()
+    }
+
     /// Which value the client was shown, or that none can be.
     fn answer(&mut self) -> Option<&'static str> {
         let (_, reply) = self.engine.poll_reply(self.engine.now)?;
