@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{PartitionId, StripeId};
 
-use super::doomed::Doomed;
+use super::doomed::{Doomed, Gone};
 use super::reserve::Urgency;
 use crate::engine::limits::{
     JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
@@ -499,7 +499,7 @@ impl Engine {
                 let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
                 let is_cold = may_evict && (self.is_cramped_for_long() || !self.index.was_recent(slot, tag, from));
                 if is_expired || is_cold {
-                    return self.end_object(key, met, from, is_expired);
+                    return self.end_object(key, met, from, if is_expired { Gone::Expired } else { Gone::Evicted });
                 }
                 self.locks.insert(looked_at, LockPhase::Moving(moved))
             }
@@ -530,13 +530,13 @@ impl Engine {
     /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist; it is
     /// written in a round of the key, which takes the object out of the index when it is durable. Without one, a packed
     /// object that is over goes at once, and what has pieces or is evicted when its stripe is void.
-    fn end_object(&mut self, key: PoolKey, met: &Met<'_>, from: Location, is_expired: bool) -> Step {
+    fn end_object(&mut self, key: PoolKey, met: &Met<'_>, from: Location, gone: Gone) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
         let (partition, stripe) = (job.partition, job.slot);
         let &Met { ref record, length, key: ended } = met;
         let old = old_record(record, from, length);
         if self.may_hold_older(stripe) {
-            let round = Round::ending(old, self.take_version(), Some((key, length)));
+            let round = Round { gone: Some(gone), ..Round::ending(old, self.take_version(), Some((key, length))) };
             let version = round.version;
             let lock = self.locks.insert(ended, LockPhase::Writing(Box::new(round)));
             let urgency = self.urgency_of_job(key);
@@ -552,18 +552,18 @@ impl Engine {
             };
             self.round_mut(lock).expect("just inserted").is_sent = true;
             self.count_in_flight(key, length);
-        } else if !is_expired || old.manifest.is_some() {
+        } else if gone == Gone::Evicted || old.manifest.is_some() {
             // Without its pieces a manifest is taken for one that never made an object, and hides nothing older beside
             // it.
-            let doomed = Doomed { key: record.key.to_vec(), old, is_expired };
+            let doomed = Doomed { key: record.key.to_vec(), old, gone };
             let job = self.jobs.get_mut(key).expect("a job that walks");
             job.doomed_bytes += doomed.old.record_bytes as u64;
             job.doomed.push(doomed);
             return Step::Done;
         } else {
             self.drop_record(ended.slot, ended.tag(), &old);
+            self.count_gone(gone);
         }
-        self.count_ended(is_expired);
         Step::Done
     }
 

@@ -15,13 +15,19 @@ use crate::engine::Engine;
 use crate::engine::state::index::Tag;
 use crate::engine::write::lock::OldRecord;
 
+/// Why an object is gone that no client deleted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gone {
+    Expired,
+    Evicted,
+}
+
 /// An object that goes with its stripe.
 #[derive(Debug)]
 pub struct Doomed {
     pub key: Vec<u8>,
     pub old: OldRecord,
-    /// It is not evicted: it is over, and its pieces are freed.
-    pub is_expired: bool,
+    pub gone: Gone,
 }
 
 impl Engine {
@@ -49,16 +55,15 @@ impl Engine {
                 Some(manifest) => self.free_striped(manifest.first),
                 None => {}
             }
-            self.count_ended(one.is_expired);
+            self.count_gone(one.gone);
         }
         held
     }
 
-    /// An object ended by itself, or is evicted.
-    pub(super) fn count_ended(&mut self, is_expired: bool) {
-        match is_expired {
-            true => self.stats.totals.expired_total += 1,
-            false => self.stats.totals.evicted_total += 1,
+    pub(in crate::engine) fn count_gone(&mut self, gone: Gone) {
+        match gone {
+            Gone::Expired => self.stats.totals.expired_total += 1,
+            Gone::Evicted => self.stats.totals.evicted_total += 1,
         }
     }
 }

@@ -14,6 +14,7 @@
 
 use shorttail_units::StripeId;
 
+use super::doomed::Gone;
 use crate::engine::limits::{EVICTIONS_MAX, EXPIRY_LOOKS_MAX};
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::state::index::Tag;
@@ -177,8 +178,9 @@ impl Engine {
         if !is_over && self.index.take_recent(slot, tag, old.location) {
             return self.stays(key);
         }
-        self.count_ended(is_over);
-        let round = Round { is_eviction: true, ..Round::ending(old, self.take_version(), None) };
+        let gone = if is_over { Gone::Expired } else { Gone::Evicted };
+        let ending = Round::ending(old, self.take_version(), None);
+        let round = Round { is_eviction: true, gone: Some(gone), ..ending };
         if let Some(lock) = self.locks.get_mut(key) {
             self.evictions.ending += 1;
             lock.phase = LockPhase::Writing(Box::new(round));

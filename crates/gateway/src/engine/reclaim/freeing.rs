@@ -498,10 +498,10 @@ impl Engine {
         }
         let pending = self.voids.pending.get(&node);
         let emptied = &self.voids.emptied;
-        // Of a stripe that is held nobody was told yet.
-        let is_pending = |id: &StripeId| {
-            emptied.contains_key(id) || pending.is_some_and(|pending| pending.by_first.contains_key(id))
-        };
+        // Of a stripe that is held its members were not told yet; others never are.
+        let is_member = |id: &StripeId| emptied.get(id).is_some_and(|emptied| emptied.members.contains(&node));
+        let is_pending =
+            |id: &StripeId| is_member(id) || pending.is_some_and(|pending| pending.by_first.contains_key(id));
         let settled: Vec<_> = self.voids.declared.keys().copied().filter(|id| !is_pending(id)).collect();
         settled.into_iter().for_each(|id| self.free_confirmed(node, id));
     }

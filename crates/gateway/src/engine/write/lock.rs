@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use super::manifest::Manifest;
 use crate::command::{Attributes, BoxCommand, NewObject};
+use crate::engine::reclaim::doomed::Gone;
 use crate::engine::state::index::Location;
 use crate::engine::state::pool::{Pool, PoolKey};
 use crate::engine::{KeyRef, Token};
@@ -138,6 +139,8 @@ pub struct Round {
     pub job: Option<(PoolKey, usize)>,
     /// It ends a striped object, of which not many go at once.
     pub is_eviction: bool,
+    /// What is counted once it is durable.
+    pub gone: Option<Gone>,
     /// The group of which it is one pair.
     pub group: Option<PoolKey>,
     /// Since when it waits for memory.
@@ -185,6 +188,7 @@ impl Round {
             helps_cleaning: false,
             job: None,
             is_eviction: false,
+            gone: None,
             group: None,
             stalled_us: None,
             is_in_lane: false,

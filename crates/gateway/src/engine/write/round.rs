@@ -596,6 +596,9 @@ impl Engine {
         if let Some((job, bytes)) = round.job {
             self.count_landed(job, bytes);
         }
+        if let Some(gone) = round.gone.filter(|_| round.confirmed.is_some()) {
+            self.count_gone(gone);
+        }
         if round.is_eviction {
             if round.stalled_us.is_some() {
                 self.evictions.note_waited();

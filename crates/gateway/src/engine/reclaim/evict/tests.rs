@@ -100,10 +100,11 @@ fn large_values_that_are_over_end_some_at_a_time() {
         turn(&mut engine);
         assert!(engine.locks.iter().count() <= EVICTIONS_MAX, "{} at once", engine.locks.iter().count());
     }
-    assert_eq!(engine.striped.len(), 2_000);
+    assert_eq!((engine.striped.len(), engine.stats.totals.expired_total), (2_000, 0));
     held.into_iter().for_each(|slot| drop(engine.stripes.remove(slot)));
     (0..20).for_each(|_| turn(&mut engine));
     assert!(engine.striped.len() <= 2_000 - 10 * EVICTIONS_MAX, "{} are left", engine.striped.len());
+    assert_eq!(engine.stats.totals.expired_total, 2_000 - engine.striped.len() as u64, "each is counted once");
 }
 
 /// They stay for as long as their keys are locked.

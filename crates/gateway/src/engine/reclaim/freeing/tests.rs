@@ -27,6 +27,22 @@ fn the_longest_value_of_one_piece_a_stripe_is_freed_in_ranges_that_nodes_take() 
     }
 }
 
+/// While an object of a void stripe is locked its members are not told to free it. A node that is no member is never
+/// told.
+#[test]
+fn who_is_no_member_of_a_void_stripe_and_holds_nothing_is_not_waited_for() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 3);
+    let (id, record) = (StripeId::new(Epoch(1), 1), VoidRecord { at: StripeId::new(Epoch(1), 2), bytes: 9 });
+    let [member, other] = [NodeId(0), NodeId(2)];
+    let members = [member, NodeId(1)].to_vec().into();
+    let (partition, ending) = (PartitionId(0), Ending::Held);
+    engine.voids.emptied.insert(id, Emptied { partition, members, ending, only_by_record: true, doomed: Vec::new() });
+    engine.voids.declared.insert(id, Declared { record, unconfirmed: [member, other].into() });
+    engine.settle_voids_of(other);
+    engine.settle_voids_of(member);
+    assert_eq!(engine.voids.declared[&id].unconfirmed, [member].into());
+}
+
 const FREED: u64 = 100_000;
 /// The one that was away.
 const AWAY: SessionId = SessionId { node: NodeId(1), core: 0 };

@@ -4,7 +4,7 @@ use shorttail_units::{CodeShape, NodeId, Version};
 
 use super::*;
 use crate::command::{NewObject, StoreError};
-use crate::engine::reclaim::doomed::Doomed;
+use crate::engine::reclaim::doomed::{Doomed, Gone};
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{ask, engine_of_ready_nodes, leave_stripe, replies_of};
 use crate::engine::write::lock::{End, FinishedCommands, LockPhase, Object, ObjectData, Old, OldRecord, Round};
@@ -68,7 +68,7 @@ fn pieces_are_kept_while_a_later_owner_may_find_that_they_were_touched() {
         if is_touched {
             engine.note_unsettled(hash, slot);
         }
-        let held = engine.drop_doomed(vec![Doomed { key: KEY.to_vec(), old, is_expired: true }]);
+        let held = engine.drop_doomed(vec![Doomed { key: KEY.to_vec(), old, gone: Gone::Expired }]);
         assert!(held.is_empty() && !engine.index.contains(slot, tag, location));
         assert_eq!(engine.striped.contains_key(&first), is_touched);
         let left = engine.stripes.slot_of(left).expect("a stripe");
