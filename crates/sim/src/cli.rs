@@ -38,7 +38,7 @@ pub struct SimOptions {
     #[arg(long, conflicts_with = "seed")]
     pub hours: Option<f64>,
     /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways, long, restart, members, rot, near,
-    /// coordinated, lossy, prompt, cramped, flushes.
+    /// coordinated, lossy, prompt, cramped, flushes, apart.
     #[arg(long, alias = "config", default_value_t = Profile::Mixed)]
     pub profile: Profile,
     /// Write down what the clients of each seed saw, a file each, in runs in which nothing ends by itself.

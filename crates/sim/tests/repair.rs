@@ -131,8 +131,8 @@ fn chunks_are_rebuilt_and_given_beside_cores_in_every_way() {
     }
 }
 
-/// What is beside a core goes on while that stands still. What was ordered before is carried out, and installed when the
-/// core goes on.
+/// What is beside a core goes on while that stands still. What was ordered before is carried out, and installed when
+/// the core goes on.
 #[test]
 fn cores_that_stand_still_keep_what_was_rebuilt_beside_them_waiting() {
     for seed in 0..6 {

@@ -142,8 +142,8 @@ fn shows_what_was_there_when_it_began() {
     }
 }
 
-/// The first value is not to be seen by a read that begins once another one was acknowledged, whatever becomes of what it
-/// fetches.
+/// The first value is not to be seen by a read that begins once another one was acknowledged, whatever becomes of what
+/// it fetches.
 #[test]
 fn shows_nothing_that_was_replaced_before_it_began() {
     let mut scene = at_rest();
