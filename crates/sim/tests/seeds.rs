@@ -138,6 +138,8 @@ fn the_same_seed_is_the_same_run() {
         (Profile::Stall, 30),
         (Profile::Gateways, 4),
         (Profile::Coordinated, 3),
+        (Profile::Near, 2),
+        (Profile::Restart, 5),
     ] {
         let (first, again) = (run_seed(profile, seed), run_seed(profile, seed));
         assert_eq!(first.trace_hash, again.trace_hash, "{}", first.replay());

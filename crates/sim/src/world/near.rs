@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use shorttail_gateway::engine::NearOffer;
@@ -15,22 +15,30 @@ use shorttail_wire::node::NearMemory;
 use super::World;
 use super::nodes::NodeHost;
 
-/// Rings that nodes made and nobody opened yet, by their number.
+/// Rings that nodes made.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rings(Arc<Mutex<BTreeMap<u64, Arc<File>>>>);
+pub(super) struct Rings(Arc<Mutex<Made>>);
+
+#[derive(Debug, Default)]
+struct Made {
+    count: u64,
+    /// That nobody opened yet, by their number: what the system calls them is another in each run.
+    files: BTreeMap<u64, Arc<File>>,
+}
 
 impl Rings {
     fn take(&self, number: u64) -> Option<Arc<File>> {
-        self.0.lock().expect("nobody panicked").remove(&number)
+        self.0.lock().expect("nobody panicked").files.remove(&number)
     }
 }
 
 impl MakeRing for Rings {
     fn make(&mut self) -> Option<(RingReader, NearMemory)> {
-        let mut files = self.0.lock().expect("nobody panicked");
+        let mut made = self.0.lock().expect("nobody panicked");
         let ring = RingReader::new().expect("memory");
-        let number = ring.file().metadata().expect("of a file").ino();
-        files.insert(number, Arc::clone(ring.file()));
+        made.count += 1;
+        let number = made.count;
+        made.files.insert(number, Arc::clone(ring.file()));
         Some((ring, NearMemory { device: 0, inode: number, path: "ring".to_owned() }))
     }
 }
