@@ -281,6 +281,13 @@ fn a_move_that_is_not_made_loses_no_chunk() {
     passes(Profile::Long, 361);
 }
 
+/// A node that was drained was used again, as too few others were ready, and was taken out by what had been told
+/// before: with a code without parity what lay there was lost.
+#[test]
+fn who_may_be_taken_out_is_used_again_only_once_that_is_known() {
+    passes_as_drawn(Profile::Coordinated, &[910_022]);
+}
+
 /// Of a node that left while stripes were emptied that others had left before it, it was told that it is gone round,
 /// although it was a member of these still.
 #[test]

@@ -35,6 +35,7 @@ use super::queue::{Facts, Reparable};
 use super::rate::Rate;
 use crate::engine::limits::{
     LEVEL_LOOK_US, MOVE_LOOKS_MAX, REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
+    USE_AGAIN_US,
 };
 use crate::engine::sessions::nodes::Node;
 use crate::engine::{Engine, Phase, What};
@@ -71,6 +72,8 @@ pub struct Moves {
     /// Nodes that are to hold nothing any more.
     pub(super) draining: BTreeSet<NodeId>,
     pub(super) plan: VecDeque<Planned>,
+    /// Since when there are too few others.
+    needed_since_us: Option<u64>,
     /// Where the last look at what is on nodes that drain ended.
     pub(super) drain_walk: Walk,
     under_way: BTreeMap<StripeId, Move>,
@@ -204,9 +207,25 @@ impl Engine {
     /// Nodes that new chunks may be put on. Those that drain take part only when there are too few others.
     pub(in crate::engine) fn taking_nodes(&self) -> impl Iterator<Item = &Node> {
         let is_spared = self.can_spare_draining();
-        let takes =
-            move |node: &&Node| self.nodes.is_ready(node.id) && !(is_spared && self.moves.draining.contains(&node.id));
+        let takes = move |node: &&Node| {
+            let id = node.id;
+            self.nodes.is_ready(id) && !(is_spared && self.moves.draining.contains(&id)) && !self.may_be_taken_out(id)
+        };
         self.nodes.iter().filter(takes)
+    }
+
+    /// Was it told that a node holds nothing, and may the coordinator not know yet that it is needed again?
+    fn may_be_taken_out(&self, node: NodeId) -> bool {
+        let is_told = |since_us: u64| self.now.mono_us >= since_us + USE_AGAIN_US;
+        self.moves.draining.contains(&node)
+            && self.moves.left.get(&node) == Some(&0)
+            && !self.moves.needed_since_us.is_some_and(is_told)
+    }
+
+    /// Nodes that are ready, as far as they can be used.
+    pub(in crate::engine) fn usable_count(&self) -> usize {
+        let withheld = self.moves.draining.iter().filter(|&&id| self.nodes.is_ready(id) && self.may_be_taken_out(id));
+        self.nodes.ready_count() - withheld.count()
     }
 
     /// Does some node drain, and are enough others ready?
@@ -226,6 +245,9 @@ impl Engine {
             return;
         }
         self.moves.take_rate(self.now.mono_us);
+        let is_needed = !self.moves.draining.is_empty() && !self.can_spare_draining();
+        let since_us = self.moves.needed_since_us.unwrap_or(self.now.mono_us);
+        self.moves.needed_since_us = is_needed.then_some(since_us);
         self.leave_draining();
         self.note_slow();
         if self.now.mono_us >= self.moves.left_due_us {

@@ -234,7 +234,7 @@ impl Engine {
     }
 
     pub(in crate::engine) fn too_few_nodes(&self) -> Result<(), PlaceError> {
-        let (alive, needed) = (self.nodes.ready_count(), self.config.member_count());
+        let (alive, needed) = (self.usable_count(), self.config.member_count());
         if alive >= needed {
             return Ok(());
         }

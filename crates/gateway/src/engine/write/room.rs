@@ -165,7 +165,7 @@ impl Engine {
     fn may_open_better(&self) -> bool {
         let shape = self.config.shape;
         let free = self.taking_nodes().filter(|node| !self.is_evaded(node.id)).count();
-        free >= shape.participants(0).count() && self.nodes.ready_count() >= shape.chunk_count()
+        free >= shape.participants(0).count() && self.usable_count() >= shape.chunk_count()
     }
 
     fn newest_of(&self, partition: PartitionId) -> StripeId {

@@ -1,7 +1,7 @@
 //! What leaves a node that drains: where it goes, and how soon.
 
 use super::*;
-use crate::engine::limits::LEVEL_LOOK_US;
+use crate::engine::limits::{LEVEL_LOOK_US, USE_AGAIN_US};
 
 /// Node 0 drains. The other one of its failure domain, which is to have its chunk, owes a write.
 fn scene_of_late_node() -> Scene {
@@ -56,6 +56,45 @@ fn a_node_that_is_late_now_and_then_is_waited_for_again() {
     scene.engine.note_slow();
     scene.is_late(4, Some(REPAIR_SLOW_US));
     assert_eq!(scene.target_at(1 + REPAIR_SLOW_US), None);
+}
+
+/// Nodes 2 to 4 are ready, and node 5, which drains: one too few, without it.
+fn scene_of_needed_node() -> Scene {
+    let mut scene = scene();
+    scene.engine.handle_draining(&[NodeId(5)].into());
+    scene.engine.advance_moves();
+    for away in [0, 1] {
+        scene.engine.nodes.get_mut(NodeId(away)).expect("a node").phase = NodePhase::Away;
+    }
+    scene
+}
+
+/// Whoever was told that it holds nothing may be taking it out.
+#[test]
+fn a_node_that_was_told_to_be_empty_is_used_again_once_everybody_knows() {
+    let mut scene = scene_of_needed_node();
+    let uses_at = |scene: &mut Scene, mono_us| {
+        scene.engine.now.mono_us = mono_us;
+        scene.engine.advance_moves();
+        assert_eq!(scene.engine.chunks_left(NodeId(5)), None, "it is told to be needed all the time");
+        let is_used = scene.engine.taking_nodes().any(|node| node.id == NodeId(5));
+        assert_eq!(is_used, scene.engine.too_few_nodes().is_ok());
+        is_used
+    };
+    assert_eq!([0, USE_AGAIN_US - 1, USE_AGAIN_US].map(|mono_us| uses_at(&mut scene, mono_us)), [false, false, true]);
+    // Others are there for a moment.
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Ready;
+    scene.engine.advance_moves();
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
+    assert!(!uses_at(&mut scene, USE_AGAIN_US + 1));
+}
+
+#[test]
+fn a_node_that_is_not_empty_yet_is_used_as_soon_as_it_is_needed() {
+    let mut scene = scene_of_needed_node();
+    scene.engine.moves.note_put_on(NodeId(5));
+    assert!(scene.engine.taking_nodes().any(|node| node.id == NodeId(5)) && scene.engine.too_few_nodes().is_ok());
 }
 
 /// Only what begins anew waits until nodes told what they have in use.
