@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use serde::Serialize;
 use shorttail_server::admin::{OrderOutcome, status};
-use shorttail_server::config::{AddressError, parse_tcp_address};
+use shorttail_server::config::{AddressError, check_tcp_address, resolve};
 use shorttail_wire::control::ClusterStatus;
 
 use crate::exit::Failure;
@@ -23,7 +23,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Whom to ask.
 #[derive(Args, Clone, Debug)]
 pub struct AdminPort {
-    /// The coordinator's admin port. Of several, with commas between, the one that leads is asked
+    /// The coordinator's admin port. Of several, with commas between or under one name, the one that leads is asked
     #[arg(
         id = "admin",
         long = "admin",
@@ -34,18 +34,19 @@ pub struct AdminPort {
         default_value = "127.0.0.1:8080",
         value_parser = parse_admin,
     )]
-    addresses: Vec<SocketAddr>,
+    places: Vec<String>,
 }
 
-/// `host:port`, or what a browser takes, as `up` prints it.
-fn parse_admin(text: &str) -> Result<SocketAddr, AddressError> {
+/// `host:port`, or what a browser takes, as `up` prints it. A host is looked up when it is asked: it may be gone, and
+/// others not.
+fn parse_admin(text: &str) -> Result<String, AddressError> {
     let place = text.strip_prefix("http://").map_or(text, |place| place.trim_end_matches('/'));
-    parse_tcp_address(place)
+    check_tcp_address(place).map(|()| place.to_owned())
 }
 
-/// The coordinators of a cluster.
+/// The coordinators of a cluster; of some it is not known where they are, and why.
 pub struct Admin {
-    ports: Vec<Port>,
+    ports: Vec<Result<Port, String>>,
 }
 
 /// The admin port of one of them.
@@ -65,14 +66,23 @@ impl Admin {
         let config = ureq::Agent::config_builder();
         let config = config.proxy(None).timeout_global(Some(timeout)).http_status_as_error(false).build();
         let agent = ureq::Agent::new_with_config(config);
-        let ports = port.addresses.iter().map(|&address| Port { address, timeout, agent: agent.clone() });
-        Admin { ports: ports.collect() }
+        let port_at = |address| Ok(Port { address, timeout, agent: agent.clone() });
+        let ports_of = |place: &String| match resolve(place) {
+            // Of one machine with two kinds of addresses one is asked.
+            Ok(all) => all.iter().filter(|one| one.is_ipv4() == all[0].is_ipv4()).copied().map(port_at).collect(),
+            Err(error) => vec![Err(error.to_string())],
+        };
+        Admin { ports: port.places.iter().flat_map(ports_of).collect() }
     }
 
     /// What each coordinator says, as they were named; who does not answer is waited for.
     pub fn statuses(&self) -> Vec<anyhow::Result<ClusterStatus>> {
         std::thread::scope(|scope| {
-            let asked: Vec<_> = self.ports.iter().map(|port| scope.spawn(|| port.status())).collect();
+            let ask = |port: &'_ Result<Port, String>| match port {
+                Ok(port) => port.status(),
+                Err(reason) => Err(anyhow!("{reason}")),
+            };
+            let asked: Vec<_> = self.ports.iter().map(|port| scope.spawn(move || ask(port))).collect();
             asked.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
         })
     }
@@ -86,19 +96,25 @@ impl Admin {
     }
 
     /// The coordinator that leads, as soon as it answers. If none does: one that led, and still knows the cluster.
-    fn leader(&self) -> anyhow::Result<(&Port, ClusterStatus)> {
+    fn leader(&self) -> anyhow::Result<(Port, ClusterStatus)> {
         let (said, hear) = mpsc::channel();
+        let mut reasons = vec![String::new(); self.ports.len()];
         for (place, port) in self.ports.iter().enumerate() {
-            let (port, said) = (port.clone(), said.clone());
-            // Nobody may hear it any more.
-            std::thread::spawn(move || drop(said.send((place, port.cluster()))));
+            match port {
+                Ok(port) => {
+                    let (port, said) = (port.clone(), said.clone());
+                    // Nobody may hear it any more.
+                    std::thread::spawn(move || drop(said.send((place, port.cluster().map(|status| (port, status))))));
+                }
+                Err(reason) => reasons[place].clone_from(reason),
+            }
         }
         drop(said);
-        let (mut led, mut reasons) = (None, vec![String::new(); self.ports.len()]);
-        for (place, status) in hear {
-            match status {
-                Ok(status) if status.coordinator.leading => return Ok((&self.ports[place], status)),
-                Ok(status) => led = Some((&self.ports[place], status)),
+        let mut led = None;
+        for (place, told) in hear {
+            match told {
+                Ok((port, status)) if status.coordinator.leading => return Ok((port, status)),
+                Ok((port, status)) => led = Some((port, status)),
                 Err(error) => reasons[place] = format!("{error:#}"),
             }
         }
@@ -111,7 +127,7 @@ impl Admin {
     /// When nobody answers, or with an error.
     pub fn order(&self, path: &str, request: &impl Serialize) -> anyhow::Result<Vec<OrderOutcome>> {
         match self.ports.as_slice() {
-            [port] => port.order(path, request),
+            [Ok(port)] => port.order(path, request),
             _ => self.leader()?.0.order(path, request),
         }
     }
@@ -233,16 +249,17 @@ mod tests {
     #[test]
     fn an_address_may_be_one_of_a_browser() {
         for text in ["127.0.0.1:8090", "http://127.0.0.1:8090", "http://127.0.0.1:8090/"] {
-            assert_eq!(parse_admin(text).ok(), Some(([127, 0, 0, 1], 8090).into()), "{text}");
+            assert_eq!(parse_admin(text).ok().as_deref(), Some("127.0.0.1:8090"), "{text}");
         }
+        assert!(parse_admin("coordinator-7:8080").is_ok(), "it is looked up later");
         for text in ["https://127.0.0.1:8090", "http://", "http://127.0.0.1:8090/status"] {
             assert!(parse_admin(text).is_err(), "{text}");
         }
     }
 
     fn admin(listeners: &[&TcpListener], timeout: Duration) -> Admin {
-        let addresses = listeners.iter().map(|listener| listener.local_addr().expect("bound")).collect();
-        Admin::within(&AdminPort { addresses }, timeout)
+        let places = listeners.iter().map(|listener| listener.local_addr().expect("bound").to_string()).collect();
+        Admin::within(&AdminPort { places }, timeout)
     }
 
     fn port() -> TcpListener {
@@ -296,6 +313,22 @@ mod tests {
         let led = answers.join().expect("they answered");
         assert!(orders.join().expect("no panic").expect("it obeys").is_empty());
         drop((silent, led));
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_keeps_no_other_from_being_asked() {
+        let leads = port();
+        let mut admin = admin(&[&leads], TIMEOUT);
+        admin.ports.insert(0, Err("gone:8080 cannot be resolved".to_owned()));
+        let answers = std::thread::spawn(move || {
+            (0..2).for_each(|_| answer(&leads, "200 OK", &coordinator("leads", true, "77")));
+        });
+        assert_eq!(admin.cluster().expect("one leads").coordinator.name, "leads");
+        let statuses = admin.statuses();
+        assert!(
+            statuses[0].as_ref().is_err_and(|error| error.to_string().contains("gone:8080")) && statuses[1].is_ok()
+        );
+        answers.join().expect("it answered");
     }
 
     #[test]

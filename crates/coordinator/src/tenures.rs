@@ -28,6 +28,7 @@ use crate::durable::{DurableTenure, DurableVoter};
 use crate::handover::HandOver;
 use crate::limits::{
     ENDED_TOGETHER_MS, GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS,
+    UNPROVEN_MS_MAX,
 };
 use crate::losses;
 use crate::members::GatewayMember;
@@ -39,6 +40,8 @@ pub(crate) struct Tenures {
     standings: BTreeMap<u32, Standing>,
     /// Since when owners report that they are not proven, by epoch.
     pub unproven_since_us: BTreeMap<u32, u64>,
+    /// When voters of an owner that is long unproven were changed last, by epoch.
+    widened_us: BTreeMap<u32, u64>,
     /// The hand-over that is planned or under way.
     pub hand_over: Option<HandOver>,
     /// When the first gateway came while some partition was never owned.
@@ -243,6 +246,7 @@ impl Coordinator {
         let is_to_come = |epoch: &u32| plan.as_ref().is_some_and(|plan| plan.heirs.contains_key(epoch));
         self.tenures.standings.retain(|epoch, _| tenures.contains_key(epoch) || is_to_come(epoch));
         self.tenures.unproven_since_us.retain(|epoch, _| tenures.contains_key(epoch));
+        self.tenures.widened_us.retain(|epoch, _| tenures.contains_key(epoch));
     }
 
     /// Lives whose memory was followed by another life have no voice any more, once their promises have run out. By a
@@ -311,11 +315,14 @@ impl Coordinator {
         }
         let of_living = self.durable.tenures.iter().filter(|(_, tenure)| self.is_owner_alive(tenure));
         let is_settled = |epoch: &u32, tenure: &DurableTenure| {
-            tenure.voters.len() == 1 || !self.can_prove(tenure.voters_told()) || self.is_long_unproven(*epoch, now)
+            tenure.voters.len() == 1 || !self.can_prove(tenure.voters_told()) || self.may_widen(*epoch, now)
         };
         let outdated = of_living.filter(|(epoch, tenure)| tenure.voters_told() != wanted && is_settled(epoch, tenure));
         let outdated: Vec<u32> = outdated.map(|(&epoch, _)| epoch).collect();
         for epoch in &outdated {
+            if self.is_long_unproven(*epoch, now) {
+                self.tenures.widened_us.insert(*epoch, now.mono_us);
+            }
             let tenure = self.durable.tenures.get_mut(epoch).expect("listed above");
             tenure.voters.push(wanted.clone());
             tenure.terms += 1;
@@ -324,6 +331,13 @@ impl Coordinator {
         if !outdated.is_empty() {
             self.persist();
         }
+    }
+
+    /// Is an owner unproven for long, though it had as long to be proven by the voters that it was told of last? Each
+    /// change costs a set of all, and nodes may come one by one.
+    fn may_widen(&self, epoch: u32, now: Now) -> bool {
+        let had_time = |widened_us: &u64| now.mono_us >= widened_us + UNPROVEN_MS_MAX * 1000;
+        self.is_long_unproven(epoch, now) && self.tenures.widened_us.get(&epoch).is_none_or(had_time)
     }
 
     /// Do so many of these live that an owner can be proven by them?

@@ -68,15 +68,27 @@ pub fn parse_tcp_address(text: &str) -> Result<SocketAddr, AddressError> {
     Ok(resolve(text)?[0])
 }
 
-/// All addresses of a host, at least one.
-fn resolve(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
+/// Is it a TCP address, whether or not its host is known now?
+///
+/// # Errors
+/// If not.
+pub fn check_tcp_address(text: &str) -> Result<(), AddressError> {
+    match text.rsplit_once(':') {
+        _ if text.parse::<SocketAddr>().is_ok() => Ok(()),
+        Some((host, port)) if !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok() => Ok(()),
+        _ => Err(AddressError::NotTcp(text.to_owned())),
+    }
+}
+
+/// All addresses of a host, at least one; IPv4 first.
+///
+/// # Errors
+/// As of [`parse_tcp_address`].
+pub fn resolve(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
     if let Ok(address) = text.parse() {
         return Ok(vec![address]);
     }
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok() => {}
-        _ => return Err(AddressError::NotTcp(text.to_owned())),
-    }
+    check_tcp_address(text)?;
     let unresolved = |why: String| AddressError::Unresolved(text.to_owned(), why);
     let answers = look_up(text).map_err(|error| unresolved(error.to_string()))?;
     if answers.is_empty() { Err(unresolved("the host has no address".to_owned())) } else { Ok(answers) }

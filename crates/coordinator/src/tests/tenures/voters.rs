@@ -60,6 +60,27 @@ fn an_owner_that_is_not_proven_is_told_of_all_who_came() {
     assert_eq!(stage.scene.persisted.tenures[&1].voters.len(), 1);
 }
 
+/// The owner was unproven for long before, and hears of none of them.
+#[test]
+fn nodes_that_come_one_by_one_to_an_unproven_owner_are_told_together() {
+    let mut stage = Stage::new(1, 4);
+    stage.join();
+    stage.serve();
+    for actor in stage.gateways.values_mut() {
+        actor.standings.values_mut().for_each(|standing| standing.proven_by = 0);
+    }
+    stage.beat();
+    stage.pass_ms(UNPROVEN_MS_MAX + 200);
+    for number in 0..50 {
+        stage.join_node();
+        stage.pass_ms(if number % 10 == 0 { 100 } else { 0 });
+    }
+    let sets = |stage: &Stage| stage.scene.persisted.tenures[&1].voters.iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(sets(&stage), [8, 9], "the first, and no other for each");
+    stage.pass_ms(UNPROVEN_MS_MAX);
+    assert_eq!(sets(&stage), [8, 9, 58]);
+}
+
 /// One node loses its memory again and again, while the others are away.
 #[test]
 fn sets_of_voters_do_not_heap_up() {

@@ -121,6 +121,8 @@ impl Engine {
             left.iter_mut().filter(|(node, _)| had_it(**node)).for_each(|(_, count)| *count += 1);
         }
         self.moves.left = left;
+        let is_empty = |node: &&NodeId| self.moves.left.get(node) == Some(&0);
+        self.moves.told_empty = self.moves.draining.iter().filter(is_empty).copied().collect();
     }
 
     /// Goes on where the last look ended, so that what cannot move holds up nothing behind it.

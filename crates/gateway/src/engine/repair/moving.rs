@@ -72,8 +72,10 @@ pub struct Moves {
     /// Nodes that are to hold nothing any more.
     pub(super) draining: BTreeSet<NodeId>,
     pub(super) plan: VecDeque<Planned>,
-    /// Since when there are too few others.
-    needed_since_us: Option<u64>,
+    /// Of these, those that were told to be empty, as nothing was counted there last.
+    pub(super) told_empty: BTreeSet<NodeId>,
+    /// Those that are told to be needed, as there are too few others, and since when.
+    needed_since_us: BTreeMap<NodeId, u64>,
     /// Where the last look at what is on nodes that drain ended.
     pub(super) drain_walk: Walk,
     under_way: BTreeMap<StripeId, Move>,
@@ -180,6 +182,7 @@ impl Engine {
     pub fn handle_draining(&mut self, nodes: &BTreeSet<NodeId>) {
         if self.moves.draining != *nodes {
             self.moves.draining.clone_from(nodes);
+            self.moves.told_empty.retain(|node| nodes.contains(node));
             self.moves.plan.clear();
             self.moves.drain_walk = Walk::default();
             self.moves.left.clear();
@@ -201,6 +204,7 @@ impl Engine {
     pub(in crate::engine) fn forget_left(&mut self, node: NodeId) {
         if !self.is_leaving(node) {
             self.moves.left.remove(&node);
+            self.moves.needed_since_us.remove(&node);
         }
     }
 
@@ -216,10 +220,20 @@ impl Engine {
 
     /// Was it told that a node holds nothing, and may the coordinator not know yet that it is needed again?
     fn may_be_taken_out(&self, node: NodeId) -> bool {
-        let is_told = |since_us: u64| self.now.mono_us >= since_us + USE_AGAIN_US;
-        self.moves.draining.contains(&node)
-            && self.moves.left.get(&node) == Some(&0)
-            && !self.moves.needed_since_us.is_some_and(is_told)
+        let is_told = |since_us: &u64| self.now.mono_us >= since_us + USE_AGAIN_US;
+        self.moves.told_empty.contains(&node) && !self.moves.needed_since_us.get(&node).is_some_and(is_told)
+    }
+
+    /// Notes of which nodes that drain it is told that they are needed (see `chunks_left`).
+    fn note_needed(&mut self) {
+        let needed: Vec<NodeId> = match self.can_spare_draining() {
+            true => Vec::new(),
+            false => self.moves.draining.iter().copied().filter(|&node| self.nodes.is_reachable(node)).collect(),
+        };
+        self.moves.needed_since_us.retain(|node, _| needed.contains(node));
+        for node in needed {
+            self.moves.needed_since_us.entry(node).or_insert(self.now.mono_us);
+        }
     }
 
     /// Nodes that are ready, as far as they can be used.
@@ -245,9 +259,7 @@ impl Engine {
             return;
         }
         self.moves.take_rate(self.now.mono_us);
-        let is_needed = !self.moves.draining.is_empty() && !self.can_spare_draining();
-        let since_us = self.moves.needed_since_us.unwrap_or(self.now.mono_us);
-        self.moves.needed_since_us = is_needed.then_some(since_us);
+        self.note_needed();
         self.leave_draining();
         self.note_slow();
         if self.now.mono_us >= self.moves.left_due_us {

@@ -280,7 +280,7 @@ pub const LEVEL_REST_US: u64 = 10 * USAGE_US;
 
 /// Microseconds for which it was told that a node is needed which drains and was told to be empty, before it is used
 /// again. The coordinator may be taking it out: it goes by what was told up to 1.5 s ago, which may be half a second
-/// older, and saves that within 3 s or leads no more.
+/// older. The rest is for saving that.
 pub const USE_AGAIN_US: u64 = 6_000_000;
 
 /// Microseconds that a reply waits for the owner to be proven until it becomes an error: renewals are answered

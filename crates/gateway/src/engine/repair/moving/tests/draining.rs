@@ -82,19 +82,30 @@ fn a_node_that_was_told_to_be_empty_is_used_again_once_everybody_knows() {
         is_used
     };
     assert_eq!([0, USE_AGAIN_US - 1, USE_AGAIN_US].map(|mono_us| uses_at(&mut scene, mono_us)), [false, false, true]);
-    // Others are there for a moment.
-    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Ready;
-    scene.engine.advance_moves();
-    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
-    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
-    assert!(!uses_at(&mut scene, USE_AGAIN_US + 1));
+    // Others are there for a moment; then it is away itself.
+    let mut mono_us = USE_AGAIN_US;
+    for (node, phase) in [(0, NodePhase::Ready), (5, NodePhase::Away)] {
+        let before = std::mem::replace(&mut scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase, phase);
+        scene.engine.advance_moves();
+        assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
+        scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = before;
+        mono_us += 1;
+        assert!(!uses_at(&mut scene, mono_us));
+        mono_us += USE_AGAIN_US;
+        assert!(uses_at(&mut scene, mono_us));
+    }
+    // It had a session between, and was not counted since.
+    scene.engine.forget_left(NodeId(5));
+    assert!(!scene.engine.taking_nodes().any(|node| node.id == NodeId(5)));
 }
 
 #[test]
 fn a_node_that_is_not_empty_yet_is_used_as_soon_as_it_is_needed() {
     let mut scene = scene_of_needed_node();
-    scene.engine.moves.note_put_on(NodeId(5));
-    assert!(scene.engine.taking_nodes().any(|node| node.id == NodeId(5)) && scene.engine.too_few_nodes().is_ok());
+    scene.engine.handle_draining(&[NodeId(2)].into());
+    scene.engine.advance_moves();
+    assert_eq!(scene.engine.moves.left.get(&NodeId(2)), Some(&1));
+    assert!(scene.engine.taking_nodes().any(|node| node.id == NodeId(2)) && scene.engine.too_few_nodes().is_ok());
 }
 
 /// Only what begins anew waits until nodes told what they have in use.
