@@ -307,7 +307,6 @@ mod tests {
             "shorttail node --coordinator coord:7000",
             "shorttail gateway --coordinator 10.0.0.1:7000,coord:7000",
             "shorttail coordinator --listen coord:7000",
-            "shorttail status --admin coord:8080",
         ] {
             let error = refused(line);
             assert!(is_unresolved(&error) && error.to_string().contains("cannot be resolved now"), "{line}: {error}");
@@ -327,6 +326,7 @@ mod tests {
             "shorttail node --coordinator unix:/run/c.sock --id 3 --memory 1g",
             "shorttail gateway --cluster-id c1 --epoch 2 --nodes 0=127.0.0.1:7001,1=unix:/run/n1.sock",
             "shorttail status --admin 127.0.0.1:8080 --json",
+            "shorttail status --admin http://10.0.0.1:8080,a-name-that-is-looked-up-when-it-is-asked:8080",
             "shorttail status --watch",
             "shorttail status --watch 5s --json",
             "shorttail completions zsh",
