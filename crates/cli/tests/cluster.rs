@@ -319,7 +319,10 @@ fn policies_change_while_it_serves_and_objects_are_stored_accordingly() {
 fn a_gateway_whose_program_is_away_comes_back_when_it_does_and_nobody_ends_meanwhile() {
     let temp = tempfile::tempdir().expect("a directory");
     let [own, aside] = ["shorttail", "aside"].map(|name| temp.path().join(name));
-    std::fs::copy(program().get_program(), &own).expect("copied");
+    // By another process: what another test starts meanwhile would inherit our open file, and who is being written
+    // does not run.
+    let copied = std::process::Command::new("cp").arg(program().get_program()).arg(&own).status().expect("cp runs");
+    assert!(copied.success(), "{copied}");
     let mut cluster = Cluster::start_by(std::process::Command::new(&own), &["--node-memory", "16MiB", "--nodes", "6"]);
     assert_eq!(cluster.ask("set key 0 0 5\r\nvalue\r\n", "STORED\r\n"), "STORED\r\n");
     let nodes = |status: &Value| status["nodes"].as_array().expect("nodes").iter().map(pid).collect::<Vec<_>>();
