@@ -7,11 +7,12 @@ from unittest import mock
 
 import asker  # noqa: F401  (it finds the modules beside this folder)
 import recorded
+import recorded_values
 from expect import case, equal, main, raises
 from fake import RESETTING, SILENT, RedisServer, Server
 from recorded_redis import RedisClient
 
-KEY = b"key"
+KEY = b"name"
 PROTOCOLS = [(recorded.Client, Server), (RedisClient, RedisServer)]
 CONNECTING_SECONDS = 3
 SHORT_SECONDS = 0.2
@@ -132,7 +133,7 @@ def nobody_lets_in():
 @case
 def answers():
     """every protocol's answers are written down alike"""
-    value = recorded.value_of("0:1", 1000)
+    value = recorded_values.value_of("0:1", 1000)
     for sort, server_sort in PROTOCOLS:
         with server_sort() as server:
             client = client_of(server, sort)
@@ -148,6 +149,82 @@ def answers():
         changed = [("set", "h31", "stored"), ("get", "-", "h31")]
         deleted = [("delete", "-", "deleted"), ("delete", "-", "absent")]
         equal(written(client), [(action, value, "ok", answer) for action, value, answer in added + changed + deleted])
+
+
+def key_of(kind):
+    return next(key for key in (b"key:%d" % number for number in range(1000)) if recorded_values.kind_of(key) == kind)
+
+
+@case
+def changes():
+    """what changes a value is written down as the judge knows it: from nothing, or only of something"""
+    text, number = key_of(recorded_values.TEXT), key_of(recorded_values.NUMBER)
+    wanted = {
+        recorded.Client: [
+            ("replace", "h31", "absent"), ("append", "ab", "absent"), ("set", "ab", "stored"), ("append", "cd", "stored"), ("get", "-", "abcd"),
+            ("incr", "5", "absent"), ("set", "7", "stored"), ("incr", "5", "12"), ("get", "-", "12"),
+        ],
+        RedisClient: [
+            ("replace", "h31", "absent"), ("extend", "ab", "2"), ("set", "ab", "stored"), ("extend", "cd", "4"), ("get", "-", "abcd"),
+            ("count", "5", "5"), ("set", "7", "stored"), ("count", "5", "12"), ("get", "-", "12"),
+        ],
+    }  # fmt: skip
+    for sort, server_sort in PROTOCOLS:
+        with server_sort() as server:
+            client = client_of(server, sort)
+            client.store(KEY, "replace", b"1")
+            for key, value, change in [(text, b"ab", lambda: client.append(text, b"cd")), (number, b"7", lambda: client.count_up(number, 5))]:
+                client.append(text, b"ab") if key == text else change()
+                client.store(key, "set", value)
+                change()
+                client.get(key)
+        equal([(action, value, answer) for action, value, outcome, answer in written(client)], wanted[sort])
+
+
+@case
+def comparing():
+    """a value is stored only in the place of the one that was read, and one that may have been stored twice is not compared"""
+    with Server() as server:
+        client = recorded.Client(0, [server.address], [KEY], seed=1, sizes=[100])
+        client.compare_and_set(KEY)
+        client.store(KEY, "set", b"1")
+        client.compare_and_set(KEY)
+        client.touch(KEY)
+        client.store(KEY, "set", recorded_values.value_of("0:4", 100))
+        client.compare_and_set(KEY)
+        with mock.patch.object(client, "next_value", lambda key: server.store.clear() or b"2"):
+            client.compare_and_set(KEY)
+        client.touch(KEY)
+    asked = [(action, value, answer) for action, value, _, answer in written(client)]
+    equal(asked[:5], [("get", "-", "-"), ("set", "h31", "stored"), ("get", "-", "h31"), ("touch", "-", "touched"), ("set", "0:4/100", "stored")])
+    swapped = [("get", "-", "0:4/100"), ("cas", "0:4/100>0:6/100", "stored"), ("get", "-", "0:6/100"), ("cas", "0:6/100>h32", "absent")]
+    equal(asked[5:], [*swapped, ("touch", "-", "absent")])
+
+
+@case
+def overtaken():
+    """who compares with what was replaced meanwhile is told so"""
+    with Server() as server:
+        client, other = [recorded.Client(number, [server.address], [KEY], seed=1, sizes=[100]) for number in range(2)]
+        client.store(KEY, "set", recorded_values.value_of("0:0", 100))
+        with mock.patch.object(client, "next_value", lambda key: other.store(key, "set", b"1") or b"2"):
+            client.compare_and_set(KEY)
+    equal(written(client)[-1], ("cas", "0:0/100>h32", "ok", "differs"))
+
+
+@case
+def every_step():
+    """whatever a client does with keys of any kind is understood, and has a name of the judge's"""
+    keys = [b"key:%d" % number for number in range(30)]
+    for sort, server_sort in PROTOCOLS:
+        with server_sort() as server:
+            client = sort(0, [server.address], keys, seed=1, sizes=[1, 100])
+            for _ in range(2000):
+                client.step()
+        equal(client.count, {"ok": len(client.lines), "unknown": 0, "refused": 0})
+        named = {"extend": "append", "incr": "count"}
+        steps = {step for steps in sort.STEPS.values() for step in steps}
+        equal({named.get(action, action) for action, *_ in written(client)}, steps)
 
 
 ERRORS = {
@@ -201,7 +278,7 @@ def what_nobody_may_say():
             equal(client.lines, [])
     with Server() as server:
         client = client_of(server)
-        server.error = b"VALUE key 7 1\r\n1\r\nEND\r\n"
+        server.error = b"VALUE name 7 1\r\n1\r\nEND\r\n"
         raises(ValueError, client.get, KEY)
 
 

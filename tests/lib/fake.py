@@ -17,6 +17,8 @@ class Server:
 
     def __init__(self):
         self.mood, self.error, self.store, self.is_over = WELL, None, {}, threading.Event()
+        # As memcached's tokens: of what was stored last.
+        self.stored_count = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -61,16 +63,27 @@ class Server:
 
     def _answer(self, words, stream):
         verb, key = words[:2]
-        if verb == b"get":
-            found = self.store.get(key)
-            return b"END\r\n" if found is None else b"VALUE %s 0 %d\r\n%s\r\nEND\r\n" % (key, len(found), found)
-        if verb == b"delete":
-            return b"DELETED\r\n" if self.store.pop(key, None) is not None else b"NOT_FOUND\r\n"
+        found = self.store.get(key)
+        if verb in (b"get", b"gets"):
+            token = b" %d" % self.stored_count if verb == b"gets" else b""
+            return b"END\r\n" if found is None else b"VALUE %s 0 %d%s\r\n%s\r\nEND\r\n" % (key, len(found), token, found)
+        if verb in (b"delete", b"touch"):
+            self.store.pop(key if verb == b"delete" else None, None)
+            return b"NOT_FOUND\r\n" if found is None else {b"delete": b"DELETED\r\n", b"touch": b"TOUCHED\r\n"}[verb]
+        if verb == b"incr":
+            return b"NOT_FOUND\r\n" if found is None else b"%s\r\n" % self._keep(key, b"%d" % (int(found) + int(words[2])))
         value = stream.read(int(words[4]) + 2)[:-2]
-        if verb == b"add" and key in self.store:
+        if verb == b"cas" and (found is None or int(words[5]) != self.stored_count):
+            return b"NOT_FOUND\r\n" if found is None else b"EXISTS\r\n"
+        if (verb == b"add") == (found is not None) and verb in (b"add", b"replace", b"append"):
             return b"NOT_STORED\r\n"
-        self.store[key] = value
+        self._keep(key, found + value if verb == b"append" else value)
         return b"STORED\r\n"
+
+    def _keep(self, key, value):
+        self.stored_count += 1
+        self.store[key] = value
+        return value
 
 
 class RedisServer(Server):
@@ -78,14 +91,18 @@ class RedisServer(Server):
 
     def _answer(self, words, stream):
         verb, key, *others = [self._argument(stream) for _ in range(int(words[0][1:]))]
+        found = self.store.get(key)
         if verb == b"GET":
-            found = self.store.get(key)
             return b"$-1\r\n" if found is None else b"$%d\r\n%s\r\n" % (len(found), found)
         if verb == b"DEL":
             return b":%d\r\n" % (self.store.pop(key, None) is not None)
-        if others[1:] == [b"NX"] and key in self.store:
+        if verb == b"INCRBY":
+            return b":%s\r\n" % self._keep(key, b"%d" % (int(found or 0) + int(others[0])))
+        if verb == b"APPEND":
+            return b":%d\r\n" % len(self._keep(key, (found or b"") + others[0]))
+        if others[1:] == [b"NX"] and found is not None or others[1:] == [b"XX"] and found is None:
             return b"$-1\r\n"
-        self.store[key] = others[0]
+        self._keep(key, others[0])
         return b"+OK\r\n"
 
     def _argument(self, stream):

@@ -1,12 +1,10 @@
 """Clients that write down what they asked and what they were told, so that a checker can judge whether every key was linearizable.
 
-A line an operation, as crates/sim/src/judge.rs reads them; times of one clock, in nanoseconds. Values are known by names: one that is
-long enough begins with its name, and the rest follows from that; a shorter one is its own name.
+A line an operation, as crates/sim/src/lines.rs tells; times of one clock, in nanoseconds.
 
 Must not know: what is done to the cluster meanwhile.
 """
 
-import hashlib
 import os
 import random
 import socket
@@ -15,37 +13,9 @@ import threading
 import time
 
 import cluster
+from recorded_values import BYTES, NAMED_BYTES, NUMBER, OBJECT_BYTES_MAX, TEXT, kind_of, name_of, size_of_next, value_of
 
 ABSENT = "-"
-NAMED_BYTES = 24
-# Of a record, beside key and value: with a counter, or a whole version.
-RECORD_BYTES = (12, 16)
-# Up to two blocks of 4 KiB a record is packed, with RS(4,2).
-PACKED_BYTES_MAX = 8192
-# A piece has a header of 256 bytes and a checksum of 4, and takes a multiple of a KiB, up to the 64 of a chunk; a stripe has 4.
-PIECE_BYTES = 260
-STRIPE_PIECES = 4
-# What memcached's clients store of an object, its key and 59 bytes more counted, is at most so long.
-OBJECT_BYTES_MAX = (1 << 20) - 59
-
-
-def striped_bytes(kibibytes):
-    """The longest value of one stripe whose pieces take so many KiB each."""
-    return STRIPE_PIECES * (kibibytes * 1024 - PIECE_BYTES)
-
-
-def around(size):
-    return [size - 1, size, size + 1]
-
-
-# Small ones, a quarter of a chunk of 65 280 B, a chunk, pieces of so many KiB, one whole stripe, a few.
-SIZES = [0, 1, 31, 100, 100, 100, 127, 128, 1000, 4000, 16_250, 16_300, 16_320, 16_384, 65_240, 65_279, 65_280, 65_281, 200_000, 300_000]
-SIZES += [*around(striped_bytes(4)), *around(striped_bytes(32)), *around(striped_bytes(33)), *around(striped_bytes(64))]
-# As many again that are just packed, or just not: a key's length counts.
-PACKED_SHARE = 0.35
-# Long ones are rare, since they take long: two whole stripes; and the longest that is taken, or refused.
-LONG_SIZES = around(2 * striped_bytes(64))
-LONG_SHARE = 0.01
 # Of a client's steps, how many begin with another connection.
 WANDERING = 0.01
 # Nobody who is refused fills a history with attempts.
@@ -77,27 +47,14 @@ class Wait:
         self.address, self.action, self.key, self.outcome = address, action, key.decode(), outcome
 
 
-def value_of(name, size):
-    """The bytes of a value; the shorter ones are not unique."""
-    if size < NAMED_BYTES:
-        return name.encode()[-size:] if size else b""
-    head = name.encode().ljust(NAMED_BYTES, b".")
-    return head + (head * (size // NAMED_BYTES))[: size - NAMED_BYTES]
-
-
-def name_of(value):
-    if len(value) < NAMED_BYTES:
-        return "h" + value.hex()
-    head = value[:NAMED_BYTES]
-    whole = head + (head * (len(value) // NAMED_BYTES))[: len(value) - NAMED_BYTES]
-    if value != whole or not head.rstrip(b".").replace(b":", b"").isalnum():
-        return "damaged-" + hashlib.sha256(value).hexdigest()
-    return f"{head.rstrip(b'.').decode()}/{len(value)}"
-
-
 def met_with(error):
     """What an operation met whose connection failed so."""
     return UNANSWERED if isinstance(error, TimeoutError) else BROKEN
+
+
+def number_in(line):
+    """As it stands in a whole line that has nothing else."""
+    return line.strip().decode() if line.strip().isdigit() and line.endswith(b"\r\n") else None
 
 
 def resend_steadily(connection):
@@ -108,9 +65,16 @@ def resend_steadily(connection):
 
 
 class Client(threading.Thread):
-    """Reads, writes and deletes keys that all clients share, through one address after the other, until it is told to end.
+    """Reads and changes keys that all clients share, through one address after the other, until it is told to end.
 
     It speaks memcached's text protocol; another protocol has other commands, answers, and errors."""
+
+    # What is done to keys of each kind, and how often.
+    STEPS = {
+        BYTES: {"get": 48, "set": 26, "add": 7, "replace": 3, "cas": 5, "touch": 2, "delete": 9},
+        TEXT: {"get": 40, "append": 36, "set": 8, "add": 4, "replace": 3, "delete": 9},
+        NUMBER: {"get": 40, "count": 42, "set": 5, "add": 4, "delete": 9},
+    }
 
     # How errors begin: of something that may have happened, or did not, also for want of memory; and the one for what is too long.
     UNKNOWN, REFUSED, FULL = (b"SERVER_ERROR outcome unknown",), (b"SERVER_ERROR ",), b"SERVER_ERROR out of memory"
@@ -130,6 +94,8 @@ class Client(threading.Thread):
         self.too_long_count = 0
         # What failed, and what the last operation met whose connection failed.
         self.errors, self.met = [], None
+        # Of what was read last, if it was asked for: by which it is compared.
+        self.token = None
 
     def run(self):
         try:
@@ -143,15 +109,35 @@ class Client(threading.Thread):
     def step(self):
         if self.random.random() < WANDERING:
             self.stream = None
-        key, chance = self.random.choice(self.keys), self.random.random()
-        if chance < 0.5:
-            self.get(key)
-        elif chance < 0.9:
-            verb, value = "set" if chance < 0.8 else "add", value_of(f"{self.number}:{len(self.lines)}", self.size(key))
-            # What is too long to be stored ends what was there, unless it is an addition.
-            self.store(key, "add" if self.is_long(key, value) else verb, value)
-        else:
-            self.delete(key)
+        key = self.random.choice(self.keys)
+        steps = self.STEPS[kind_of(key)]
+        self.do(self.random.choices(list(steps), steps.values())[0], key)
+
+    def do(self, action, key):
+        match action:
+            case "get":
+                self.get(key)
+            case "cas":
+                self.compare_and_set(key)
+            case "touch":
+                self.touch(key)
+            case "append":
+                self.append(key, self.next_value(key))
+            case "count":
+                self.count_up(key, self.random.randrange(1, 10))
+            case "delete":
+                self.delete(key)
+            case _:
+                value = self.next_value(key)
+                # What is too long to be stored ends what was there, unless it is an addition.
+                self.store(key, "add" if self.is_long(key, value) else action, value)
+
+    def next_value(self, key):
+        kind, number = kind_of(key), len(self.lines)
+        if kind == NUMBER:
+            return b"%d" % number
+        # All letters differ from one another's: whose they are is seen in what they are added to.
+        return b"c%dn%dx" % (self.number, number) if kind == TEXT else value_of(f"{self.number}:{number}", self.size(key))
 
     def value_bytes_max(self, key):
         return OBJECT_BYTES_MAX - len(key)
@@ -161,22 +147,42 @@ class Client(threading.Thread):
         return len(value) > self.value_bytes_max(key)
 
     def store(self, key, verb, value):
-        command = b"%s %s 0 0 %d\r\n%s\r\n" % (verb.encode(), key, len(value), value)
-        self.write(key, verb, name_of(value), command, {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists"}, self.is_long(key, value))
+        answers = {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists" if verb == "add" else "absent"}
+        named = name_of(value, kind_of(key))
+        self.write(key, verb, named, self.storing(verb, key, value), answers.get, self.is_long(key, value))
+
+    def storing(self, verb, key, value, more=b""):
+        return b"%s %s 0 0 %d%s\r\n%s\r\n" % (verb.encode(), key, len(value), more, value)
+
+    def append(self, key, tail):
+        self.store(key, "append", tail)
+
+    def count_up(self, key, more):
+        def told(line):
+            return "absent" if line == b"NOT_FOUND\r\n" else number_in(line)
+
+        self.write(key, "incr", f"{more}", b"incr %s %d\r\n" % (key, more), told)
+
+    def compare_and_set(self, key):
+        """Whoever stores something else meanwhile is not overwritten."""
+        found = self.get(key, b"gets %s\r\n" % key)
+        value = self.next_value(key)
+        # A judge compares values, and the store tokens: with values that are stored twice this is not the same.
+        if found is None or len(found) < NAMED_BYTES or self.is_long(key, value):
+            return
+        answers = {b"STORED\r\n": "stored", b"EXISTS\r\n": "differs", b"NOT_FOUND\r\n": "absent"}
+        command = self.storing("cas", key, value, b" " + self.token)
+        self.write(key, "cas", f"{name_of(found)}>{name_of(value)}", command, answers.get)
+
+    def touch(self, key):
+        self.write(key, "touch", ABSENT, b"touch %s 0\r\n" % key, {b"TOUCHED\r\n": "touched", b"NOT_FOUND\r\n": "absent"}.get)
 
     def delete(self, key):
-        self.write(key, "delete", ABSENT, b"delete %s\r\n" % key, {b"DELETED\r\n": "deleted", b"NOT_FOUND\r\n": "absent"})
+        self.write(key, "delete", ABSENT, b"delete %s\r\n" % key, {b"DELETED\r\n": "deleted", b"NOT_FOUND\r\n": "absent"}.get)
 
     def size(self, key):
         """Of the next value."""
-        chance = self.random.random()
-        if self.sizes:
-            return self.random.choice(self.sizes)
-        if chance < LONG_SHARE:
-            return self.random.choice([*LONG_SIZES, *around(self.value_bytes_max(key))])
-        if chance < LONG_SHARE + PACKED_SHARE:
-            return PACKED_BYTES_MAX - len(key) - self.random.choice(RECORD_BYTES) + self.random.choice([-1, 0, 1])
-        return self.random.choice(SIZES)
+        return self.random.choice(self.sizes) if self.sizes else size_of_next(self.random, key, self.value_bytes_max(key))
 
     def is_connected(self):
         """With one attempt to connect, if it is not: who is refused then tries elsewhere with the next operation."""
@@ -227,14 +233,15 @@ class Client(threading.Thread):
             return self.met
         return NO_MEMORY if line.startswith(self.FULL) else TOLD
 
-    def write(self, key, action, value, command, answers, may_be_long=False):
-        """`may_be_long`: may be refused as too long."""
+    def write(self, key, action, value, command, answer_of, may_be_long=False):
+        """`answer_of`: what a line of an answer means, if it is one; `may_be_long`: may be refused as too long."""
         called = time.monotonic_ns()
         if not self.is_connected():
             return self.never_sent(key, action, value, called)
         line = self.ask(command)
-        if line in answers:
-            self.note(key, action, value, called, "ok", answers[line])
+        answer = answer_of(line)
+        if answer is not None:
+            self.note(key, action, value, called, "ok", answer)
         elif not line.endswith(b"\n") or line.startswith(self.UNKNOWN):
             self.note(key, action, value, called, "unknown", met=self.met_in(line))
             self.stream = self.stream if line.endswith(b"\n") else None
@@ -247,18 +254,20 @@ class Client(threading.Thread):
         else:
             raise ValueError(f"{action} {key!r}: {line!r}")
 
-    def get(self, key):
+    def get(self, key, command=None):
+        """The value, if one is found. `command`: that reads it otherwise than usual."""
         called = time.monotonic_ns()
         if not self.is_connected():
             return self.never_sent(key, "get", ABSENT, called)
-        outcome, value, met = self.find(key)
+        outcome, value, met = self.find(key, command or self.reading(key))
         if outcome == "unknown":
             self.stream = None
-        return self.note(key, "get", ABSENT, called, outcome, ABSENT if value is None else name_of(value), met)
+        self.note(key, "get", ABSENT, called, outcome, ABSENT if value is None else name_of(value, kind_of(key)), met)
+        return value
 
-    def find(self, key):
+    def find(self, key, command):
         """What came of a read, the value, if there is one, and what it met, if it failed."""
-        line = self.ask(self.reading(key))
+        line = self.ask(command)
         if line == self.NOTHING:
             return "ok", None, None
         if not line.endswith(b"\n"):
@@ -276,7 +285,10 @@ class Client(threading.Thread):
     def size_told(self, line):
         """Of the value that follows this line, if one does. Clients store flags of 0 only, and those of Redis none."""
         words = line.split()
-        return int(words[3]) if len(words) == 4 and words[2] == b"0" else None
+        if len(words) not in (4, 5) or words[2] != b"0":
+            return None
+        self.token = words[4] if len(words) == 5 else None
+        return int(words[3])
 
     def take(self, size, end):
         """The rest of an answer that has a value."""
