@@ -44,13 +44,15 @@ fn parse_admin(text: &str) -> Result<String, AddressError> {
     check_tcp_address(place).map(|()| place.to_owned())
 }
 
-/// The coordinators of a cluster; of some it is not known where they are, and why.
+/// The coordinators of a cluster. Where they are is looked up each time that they are asked: who waits for one that is
+/// to come may know its name before anybody else does.
 pub struct Admin {
-    ports: Vec<Result<Port, String>>,
+    places: Vec<String>,
+    timeout: Duration,
+    agent: ureq::Agent,
 }
 
 /// The admin port of one of them.
-#[derive(Clone)]
 struct Port {
     address: SocketAddr,
     timeout: Duration,
@@ -65,24 +67,28 @@ impl Admin {
     fn within(port: &AdminPort, timeout: Duration) -> Self {
         let config = ureq::Agent::config_builder();
         let config = config.proxy(None).timeout_global(Some(timeout)).http_status_as_error(false).build();
-        let agent = ureq::Agent::new_with_config(config);
-        let port_at = |address| Ok(Port { address, timeout, agent: agent.clone() });
+        Admin { places: port.places.clone(), timeout, agent: ureq::Agent::new_with_config(config) }
+    }
+
+    /// Of some it is not known where they are, and why.
+    fn ports(&self) -> Vec<Result<Port, String>> {
+        let port_at = |address| Ok(Port { address, timeout: self.timeout, agent: self.agent.clone() });
         let ports_of = |place: &String| match resolve(place) {
             // Of one machine with two kinds of addresses one is asked.
             Ok(all) => all.iter().filter(|one| one.is_ipv4() == all[0].is_ipv4()).copied().map(port_at).collect(),
             Err(error) => vec![Err(error.to_string())],
         };
-        Admin { ports: port.places.iter().flat_map(ports_of).collect() }
+        self.places.iter().flat_map(ports_of).collect()
     }
 
     /// What each coordinator says, as they were named; who does not answer is waited for.
     pub fn statuses(&self) -> Vec<anyhow::Result<ClusterStatus>> {
+        let ask = |port: Result<Port, String>| match port {
+            Ok(port) => port.status(),
+            Err(reason) => Err(anyhow!("{reason}")),
+        };
         std::thread::scope(|scope| {
-            let ask = |port: &'_ Result<Port, String>| match port {
-                Ok(port) => port.status(),
-                Err(reason) => Err(anyhow!("{reason}")),
-            };
-            let asked: Vec<_> = self.ports.iter().map(|port| scope.spawn(move || ask(port))).collect();
+            let asked: Vec<_> = self.ports().into_iter().map(|port| scope.spawn(move || ask(port))).collect();
             asked.into_iter().map(|asked| asked.join().expect("asking does not panic")).collect()
         })
     }
@@ -98,15 +104,16 @@ impl Admin {
     /// The coordinator that leads, as soon as it answers. If none does: one that led, and still knows the cluster.
     fn leader(&self) -> anyhow::Result<(Port, ClusterStatus)> {
         let (said, hear) = mpsc::channel();
-        let mut reasons = vec![String::new(); self.ports.len()];
-        for (place, port) in self.ports.iter().enumerate() {
+        let ports = self.ports();
+        let mut reasons = vec![String::new(); ports.len()];
+        for (place, port) in ports.into_iter().enumerate() {
             match port {
                 Ok(port) => {
-                    let (port, said) = (port.clone(), said.clone());
+                    let said = said.clone();
                     // Nobody may hear it any more.
                     std::thread::spawn(move || drop(said.send((place, port.cluster().map(|status| (port, status))))));
                 }
-                Err(reason) => reasons[place].clone_from(reason),
+                Err(reason) => reasons[place] = reason,
             }
         }
         drop(said);
@@ -126,7 +133,7 @@ impl Admin {
     /// # Errors
     /// When nobody answers, or with an error.
     pub fn order(&self, path: &str, request: &impl Serialize) -> anyhow::Result<Vec<OrderOutcome>> {
-        match self.ports.as_slice() {
+        match self.ports().as_slice() {
             [Ok(port)] => port.order(path, request),
             _ => self.leader()?.0.order(path, request),
         }
@@ -240,8 +247,11 @@ pub fn report(who: &str, outcomes: &[OrderOutcome]) -> Result<(), Failure> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::sync::atomic::AtomicU16;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use shorttail_server::admin::AcknowledgeRequest;
+    use shorttail_server::config::{Resolver, with_resolver};
     use shorttail_wire::control::CoordinatorStatus;
 
     use super::*;
@@ -319,16 +329,37 @@ mod tests {
     fn a_name_that_nobody_knows_keeps_no_other_from_being_asked() {
         let leads = port();
         let mut admin = admin(&[&leads], TIMEOUT);
-        admin.ports.insert(0, Err("gone:8080 cannot be resolved".to_owned()));
+        admin.places.insert(0, "gone:8080".to_owned());
         let answers = std::thread::spawn(move || {
             (0..2).for_each(|_| answer(&leads, "200 OK", &coordinator("leads", true, "77")));
         });
-        assert_eq!(admin.cluster().expect("one leads").coordinator.name, "leads");
-        let statuses = admin.statuses();
+        let ask = || (admin.cluster().expect("one leads").coordinator.name, admin.statuses());
+        let unknown: Resolver = |_| Err(std::io::Error::other("nobody knows it"));
+        let (name, statuses) = with_resolver(unknown, ask);
+        assert_eq!(name, "leads");
         assert!(
             statuses[0].as_ref().is_err_and(|error| error.to_string().contains("gone:8080")) && statuses[1].is_ok()
         );
         answers.join().expect("it answered");
+    }
+
+    /// Who waits for it asks again and again.
+    #[test]
+    fn a_name_that_nobody_knows_yet_is_looked_up_anew() {
+        static PORT: AtomicU16 = AtomicU16::new(0);
+        let leads = port();
+        let admin = Admin::within(&AdminPort { places: vec!["to-come:8080".to_owned()] }, TIMEOUT);
+        let resolver: Resolver = |_| match PORT.load(Relaxed) {
+            0 => Err(std::io::Error::other("nobody knows it")),
+            port => Ok(vec![([127, 0, 0, 1], port).into()]),
+        };
+        with_resolver(resolver, || {
+            assert!(admin.cluster().is_err_and(|error| error.to_string().contains("nobody knows it")));
+            PORT.store(leads.local_addr().expect("bound").port(), Relaxed);
+            let answers = std::thread::spawn(move || answer(&leads, "200 OK", &coordinator("leads", true, "77")));
+            assert_eq!(admin.cluster().expect("it is there").coordinator.name, "leads");
+            answers.join().expect("it answered");
+        });
     }
 
     #[test]

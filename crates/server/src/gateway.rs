@@ -475,8 +475,11 @@ impl Published {
             shares.push(published.shares_at(now_us).collect());
             is_silent |= published.is_silent(now_us);
         }
-        // Whatever others reach, what that core is to take over or to prepare for never comes to be.
-        seen.values_mut().for_each(|node| node.connected &= !is_silent);
+        // Whatever others reach, what that core is to take over or to prepare for never comes to be; and what it said of
+        // chunks may be so no more when it goes on.
+        if is_silent {
+            seen.values_mut().for_each(|node| (node.connected, node.chunks_left) = (false, None));
+        }
         let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
         let totals = sum.map(|sum| sum.totals).unwrap_or_default();
         let standings = standings(&terms, &shares);

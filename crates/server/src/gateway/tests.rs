@@ -74,22 +74,24 @@ fn a_gateway_does_not_serve_while_a_core_has_not_begun_its_share() {
     assert!(idle.cores.is_serving());
 }
 
-/// Nodes may answer the other cores: the share of this one is never taken over.
+/// Nodes may answer the other cores: the share of this one is never taken over. And chunks that it counted may be others
+/// when it goes on.
 #[test]
 fn a_gateway_with_a_core_that_stands_still_reaches_no_node() {
     let idle = Idle::new(2);
     let published = &idle.cores.published;
     let reports = |at_us: u64| CoreReport {
         at_us,
-        nodes: vec![NodeSeen { id: 3, connected: true, ..NodeSeen::default() }],
+        nodes: vec![NodeSeen { id: 3, connected: true, chunks_left: Some(0), ..NodeSeen::default() }],
         ..CoreReport::default()
     };
-    let reached = |now_us: u64| published.status_at(now_us).nodes.iter().map(|node| node.connected).collect::<Vec<_>>();
+    let told = |node: &NodeSeen| (node.connected, node.chunks_left);
+    let reached = |now_us: u64| published.status_at(now_us).nodes.iter().map(told).collect::<Vec<_>>();
     for (core, at_us) in [(0, 2 * REPORT_US_MAX), (1, 1_000)] {
         *published.gauges[core].published.lock().expect("no panic") = reports(at_us);
     }
-    assert_eq!(reached(1_000 + REPORT_US_MAX), [true]);
-    assert_eq!(reached(1_001 + REPORT_US_MAX), [false], "it tells of the node all the same");
+    assert_eq!(reached(1_000 + REPORT_US_MAX), [(true, Some(0))]);
+    assert_eq!(reached(1_001 + REPORT_US_MAX), [(false, None)], "it tells of the node all the same");
 }
 
 #[test]

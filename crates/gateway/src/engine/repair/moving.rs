@@ -197,7 +197,9 @@ impl Engine {
             return Some(0);
         }
         let is_used = self.moves.draining.contains(&node) && self.nodes.is_reachable(node) && !self.is_leaving(node);
-        self.moves.left.get(&node).copied().filter(|_| !is_used)
+        // For a moment others may suffice, though it goes on to count as needed.
+        let is_needed = self.moves.needed_since_us.contains_key(&node);
+        self.moves.left.get(&node).copied().filter(|_| !is_used && !is_needed)
     }
 
     /// The node went or came: what was counted says nothing any more, unless nothing new can have come there.
@@ -219,7 +221,7 @@ impl Engine {
     }
 
     /// Was it told that a node holds nothing, and may the coordinator not know yet that it is needed again?
-    fn may_be_taken_out(&self, node: NodeId) -> bool {
+    pub(in crate::engine) fn may_be_taken_out(&self, node: NodeId) -> bool {
         let is_told = |since_us: &u64| self.now.mono_us >= since_us + USE_AGAIN_US;
         self.moves.told_empty.contains(&node) && !self.moves.needed_since_us.get(&node).is_some_and(is_told)
     }
@@ -470,6 +472,10 @@ impl Engine {
         self.moves.moved_bytes += facts.chunk_bytes as u64;
         if let Some(left) = self.moves.left.get_mut(&order.from) {
             *left = left.saturating_sub(1);
+            // It is told before the next count.
+            if *left == 0 && self.moves.draining.contains(&order.from) {
+                self.moves.told_empty.insert(order.from);
+            }
         }
         let partition = facts.partition;
         // Its number was taken when it began.

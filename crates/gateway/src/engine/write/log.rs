@@ -188,12 +188,13 @@ impl Engine {
     /// Members for a packed stripe: those of the last one, until each partition of this core had its turn with them.
     /// The open stripes of a core then lie on the same nodes in the same order, and what a turn appends, to whichever
     /// partition, wakes one data node and the parity nodes.
-    fn sociable_members(&mut self, partition: PartitionId) -> Result<Arc<[NodeId]>, PlaceError> {
+    pub(in crate::engine) fn sociable_members(&mut self, partition: PartitionId) -> Result<Arc<[NodeId]>, PlaceError> {
         let sidesteps = self.log_sidesteps(partition);
         let (bytes, kept_bytes) = (self.chunk_room_bytes(self.config.chunk_bytes), self.kept_bytes());
         let is_good = |&id: &NodeId| {
             let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes + kept_bytes);
-            node.is_some() && self.nodes.is_ready(id) && !self.is_leaving(id) && !(sidesteps && self.is_evaded(id))
+            let is_taking = self.nodes.is_ready(id) && !self.is_leaving(id) && !self.may_be_taken_out(id);
+            node.is_some() && is_taking && !(sidesteps && self.is_evaded(id))
         };
         // Where memory is short every chunk counts: room on a few nodes is none.
         if let Some((members, uses)) = &self.shared_members

@@ -19,6 +19,12 @@ impl Scene {
         self.engine.nodes.get_mut(NodeId(node)).expect("a node").write_late_us = since_us;
     }
 
+    fn are_away<const COUNT: usize>(&mut self, nodes: [u16; COUNT]) {
+        for node in nodes {
+            self.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Away;
+        }
+    }
+
     /// Who is to take the chunk of node 0 after a look at what should move, if anybody is.
     fn target_at(&mut self, at_us: u64) -> Option<u16> {
         self.engine.now.mono_us = at_us;
@@ -63,9 +69,7 @@ fn scene_of_needed_node() -> Scene {
     let mut scene = scene();
     scene.engine.handle_draining(&[NodeId(5)].into());
     scene.engine.advance_moves();
-    for away in [0, 1] {
-        scene.engine.nodes.get_mut(NodeId(away)).expect("a node").phase = NodePhase::Away;
-    }
+    scene.are_away([0, 1]);
     scene
 }
 
@@ -97,6 +101,45 @@ fn a_node_that_was_told_to_be_empty_is_used_again_once_everybody_knows() {
     // It had a session between, and was not counted since.
     scene.engine.forget_left(NodeId(5));
     assert!(!scene.engine.taking_nodes().any(|node| node.id == NodeId(5)));
+}
+
+/// Which is told before the next count.
+#[test]
+fn a_node_whose_last_chunk_moved_away_is_not_used_at_once_either() {
+    let mut scene = scene();
+    scene.engine.handle_draining(&[NodeId(0)].into());
+    scene.engine.advance_moves();
+    scene.engine.cancel_move(scene.stripe);
+    (0..6).for_each(|node| drop(scene.asked(node)));
+    scene.begin(5);
+    scene.report(5, Ok(()));
+    assert_eq!(scene.engine.chunks_left(NodeId(0)), Some(0));
+    scene.are_away([1, 2]);
+    scene.engine.note_needed();
+    assert!(!scene.engine.taking_nodes().any(|node| node.id == NodeId(0)) && scene.engine.too_few_nodes().is_err());
+}
+
+/// Though the last stripe was opened there; another one that drains, and holds something, makes up for it.
+#[test]
+fn no_partition_follows_another_to_a_node_that_was_told_to_be_empty() {
+    let mut scene = scene();
+    scene.engine.handle_draining(&[NodeId(0), NodeId(5)].into());
+    scene.engine.advance_moves();
+    scene.are_away([4]);
+    scene.engine.shared_members = Some((nodes([1, 2, 3, 5]).into(), 0));
+    let members = scene.engine.sociable_members(PartitionId(0)).expect("node 0 takes part");
+    assert!(members.contains(&NodeId(0)) && !members.contains(&NodeId(5)), "{members:?}");
+}
+
+/// As it is told every now and then, and noted at others.
+#[test]
+fn a_node_that_is_needed_is_not_told_to_be_empty_for_a_moment() {
+    let mut scene = scene_of_needed_node();
+    scene.engine.note_needed();
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Ready;
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), None);
+    scene.engine.note_needed();
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
 }
 
 #[test]
