@@ -33,6 +33,8 @@ pub struct Settings {
     pub gateway_count_expected: u16,
     /// Milliseconds after its death until a node's incarnation is given up.
     pub retire_after_ms: u64,
+    /// Milliseconds since the last tenure began until the several ones of a gateway become one.
+    pub unite_after_ms: u64,
     /// Whether orders to be faulty on purpose are passed on to nodes.
     pub allow_chaos: bool,
 }

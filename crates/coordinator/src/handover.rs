@@ -1,5 +1,8 @@
 //! Planned hand-over: who follows is decided first, and prepares; then the owner lets go.
 //!
+//! A gateway is drained, or has more than others, or has several tenures: these become one, which it hands to itself,
+//! if nothing else is to be done.
+//!
 //! ```text
 //! owner                       coordinator                             heirs
 //!   |                            | chooses them, takes epochs           |
@@ -12,19 +15,20 @@
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What
 //! there is is saved once more before the owner is told to let go, so that it goes on while the store is away. A plan
 //! is dropped when an heir is gone or reaches too few nodes for 2 s, or when the owner's drain is cancelled. Should the
-//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go.
+//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go. If it has not let go
+//! of all tenures of a plan in 2 s, what it did let go of is dealt as that of a dead owner is.
 //!
 //! Must not know: what is read.
 
 use std::collections::BTreeMap;
 
 use shorttail_units::{Epoch, Now};
-use shorttail_wire::control::{TenureState, Terms};
+use shorttail_wire::control::{NodeState, TenureState, Terms};
 
 use crate::coordinator::Coordinator;
-use crate::dealing::{Loose, deal};
-use crate::limits::{FORGET_GATEWAY_AFTER_MS, PREPARE_MS_MAX};
-use crate::members::GatewayMember;
+use crate::dealing::{Loose, deal, to_unite};
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, PREPARE_MS_MAX, UNPROVEN_MS_MAX};
+use crate::members::{GatewayMember, NodeMember};
 
 /// Who follows the owner of a tenure with some of its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,13 +41,13 @@ pub(crate) struct Heir {
 
 #[derive(Debug)]
 pub(crate) struct HandOver {
-    /// The tenure that ends.
-    pub epoch: u32,
+    /// The tenures that end, all of one owner.
+    pub epochs: Vec<u32>,
     /// By the epochs that follow.
     pub heirs: BTreeMap<u32, Heir>,
     begun_us: u64,
-    /// The owner was told to let go.
-    is_ordered: bool,
+    /// When the owner was told to let go.
+    ordered_us: Option<u64>,
 }
 
 impl HandOver {
@@ -51,14 +55,19 @@ impl HandOver {
         self.heirs.get(&epoch).is_some_and(|heir| heir.gateway == gateway)
     }
 
-    /// Is the owner of this tenure to let go?
-    pub fn is_ordered(&self, epoch: u32) -> bool {
-        self.is_ordered && self.epoch == epoch
+    /// Does an owner follow itself, with one tenure instead of several?
+    fn unites(&self) -> bool {
+        self.epochs.len() > 1
     }
 
-    /// When heirs that are not prepared are not waited for any longer.
-    pub fn deadline_us(&self) -> Option<u64> {
-        (!self.is_ordered).then_some(self.begun_us + PREPARE_MS_MAX * 1000)
+    /// Is the owner of this tenure to let go?
+    pub fn is_ordered(&self, epoch: u32) -> bool {
+        self.ordered_us.is_some() && self.epochs.contains(&epoch)
+    }
+
+    /// When heirs that are not prepared are not waited for any longer; nor, then, what the owner has not let go of.
+    pub fn deadline_us(&self) -> u64 {
+        self.ordered_us.map_or(self.begun_us + PREPARE_MS_MAX * 1000, |at_us| at_us + UNPROVEN_MS_MAX * 1000)
     }
 
     /// What a gateway is told of the tenures that it is to have.
@@ -71,34 +80,76 @@ impl HandOver {
 impl Coordinator {
     /// Takes the next step of a planned hand-over, or begins one if it is wanted and nothing else is under way.
     pub(crate) fn hand_over(&mut self, now: Now) {
+        let is_in_the_way = |plan: &HandOver| {
+            plan.unites() && plan.ordered_us.is_none() && (self.wanted(now).is_some() || !self.can_unite())
+        };
+        if self.tenures.hand_over.as_ref().is_some_and(is_in_the_way) {
+            self.drop_plan();
+        }
         if self.tenures.hand_over.is_some() {
             return self.order_when_prepared(now);
         }
         if !self.is_quiet() || !self.are_epochs_told() {
             return;
         }
-        let drained = self.durable.tenures.iter().find(|(_, tenure)| !self.may_own(tenure.gateway));
-        let others = self.loads_of(|id| self.may_own(id));
-        let chosen = match drained {
-            Some((&epoch, _)) if !others.is_empty() => Some(epoch),
-            _ => self.level(&others, now),
-        };
-        if let Some(epoch) = chosen {
-            self.plan(epoch, others, now);
+        if let Some(epoch) = self.wanted(now) {
+            let loads = self.loads_of(|id| self.may_own(id));
+            self.plan(vec![epoch], loads, now);
+        } else if self.can_unite()
+            && now.mono_us >= self.unites_at_us()
+            && let Some((gateway, epochs)) = self.to_unite()
+        {
+            self.plan(epochs, [(gateway, 0)].into(), now);
         }
     }
 
+    /// The tenure that is to have another owner, if one is: a drained gateway's first.
+    fn wanted(&self, now: Now) -> Option<u32> {
+        let drained = self.durable.tenures.iter().find(|(_, tenure)| !self.may_own(tenure.gateway));
+        let others = self.loads_of(|id| self.may_own(id));
+        match drained {
+            Some((&epoch, _)) if !others.is_empty() => Some(epoch),
+            _ => self.level(&others, now),
+        }
+    }
+
+    /// Of owners that stay.
+    fn to_unite(&self) -> Option<(u16, Vec<u32>)> {
+        let tenures = self.durable.tenures.iter().map(|(&epoch, tenure)| (tenure.gateway, epoch));
+        to_unite(&tenures.filter(|&(gateway, _)| self.may_own(gateway)).collect::<Vec<_>>())
+    }
+
+    /// Is no node away, which would be waited for, and no gateway that would get a share when it is well again?
+    fn can_unite(&self) -> bool {
+        let is_there = |(id, node): (&u16, &NodeMember)| {
+            let is_given_up = self.durable.nodes.get(id).is_some_and(|known| known.is_given_up(node.incarnation.0));
+            is_given_up || node.presence.state == NodeState::Normal
+        };
+        self.nodes.iter().all(is_there) && !self.alive_gateways().any(|id| self.is_cut_off(id))
+    }
+
+    fn unites_at_us(&self) -> u64 {
+        self.started_us.max(self.tenures.begun_us) + self.settings.unite_after_ms * 1000
+    }
+
+    /// When tenures are united, if some are to be.
+    pub(crate) fn unite_deadline_us(&self) -> Option<u64> {
+        self.to_unite().map(|_| self.unites_at_us())
+    }
+
     /// `loads`: what those have that may follow.
-    fn plan(&mut self, epoch: u32, mut loads: BTreeMap<u16, usize>, now: Now) {
-        let tenure = &self.durable.tenures[&epoch];
+    fn plan(&mut self, epochs: Vec<u32>, mut loads: BTreeMap<u16, usize>, now: Now) {
         if loads.is_empty() || self.durable.epoch > Epoch::MAX.0 - loads.len() as u32 {
             return;
         }
-        if let Some(load) = loads.get_mut(&tenure.gateway) {
-            *load -= tenure.partitions.len();
+        let mut loose = Vec::new();
+        for tenure in epochs.iter().map(|epoch| &self.durable.tenures[epoch]) {
+            if let Some(load) = loads.get_mut(&tenure.gateway) {
+                *load = load.saturating_sub(tenure.partitions.len());
+            }
+            loose.extend(tenure.partitions.iter().map(|&partition| Loose { partition, owner: Some(tenure.gateway) }));
         }
-        let loose = tenure.partitions.iter().map(|&partition| Loose { partition, owner: Some(tenure.gateway) });
-        let dealt = deal(&loose.collect::<Vec<_>>(), &loads);
+        let dealt = deal(&loose, &loads);
         let mut heirs = BTreeMap::new();
         for (gateway, partitions) in dealt {
             self.durable.epoch += 1;
@@ -106,7 +157,7 @@ impl Coordinator {
             heirs.insert(self.durable.epoch, Heir { gateway, gateway_life, partitions });
             self.tenures.to_tell.insert(gateway);
         }
-        self.tenures.hand_over = Some(HandOver { epoch, heirs, begun_us: now.mono_us, is_ordered: false });
+        self.tenures.hand_over = Some(HandOver { epochs, heirs, begun_us: now.mono_us, ordered_us: None });
         self.persist();
     }
 
@@ -114,9 +165,10 @@ impl Coordinator {
         let Some(plan) = &self.tenures.hand_over else { return };
         let is_prepared =
             |epoch: &u32| self.standing_of(*epoch).is_some_and(|standing| standing.state == TenureState::Prepared);
-        let is_due = plan.deadline_us().is_some_and(|at_us| now.mono_us >= at_us);
+        let is_due = now.mono_us >= plan.deadline_us();
         // An owner that let go before it was accepted would say, too, that it let go.
-        if plan.is_ordered || !self.serves(plan.epoch) || !is_due && !plan.heirs.keys().all(is_prepared) {
+        let serves = plan.epochs.iter().all(|&epoch| self.serves(epoch));
+        if plan.ordered_us.is_some() || !serves || !is_due && !plan.heirs.keys().all(is_prepared) {
             return;
         }
         // One that reaches too few nodes would serve nothing: it may be a pause, or it is waited for in vain.
@@ -131,9 +183,9 @@ impl Coordinator {
             }
             return;
         }
-        let owner = self.durable.tenures[&plan.epoch].gateway;
+        let owner = self.durable.tenures[&plan.epochs[0]].gateway;
         if let Some(plan) = &mut self.tenures.hand_over {
-            plan.is_ordered = true;
+            plan.ordered_us = Some(now.mono_us);
         }
         // Nobody would own what it lets go until the store has its heirs' tenures: the store is to answer first.
         self.persist();
@@ -148,11 +200,21 @@ impl Coordinator {
         member.is_some_and(is_alive) && !self.is_cut_off(heir.gateway)
     }
 
-    /// The plan for a tenure that ended, if it can be carried out.
-    pub(crate) fn take_plan_of(&mut self, ended: &[u32]) -> Option<HandOver> {
-        let plan = self.tenures.hand_over.as_ref().filter(|plan| ended.contains(&plan.epoch))?;
-        if !plan.heirs.values().all(|heir| self.is_heir_fit(heir)) {
+    /// The plan for tenures that ended, if it can be carried out. While the owner lets go of its other tenures, those of
+    /// a plan do not count as ended.
+    pub(crate) fn take_plan_of(&mut self, ended: &mut Vec<u32>, now: Now) -> Option<HandOver> {
+        let plan = self.tenures.hand_over.as_ref()?;
+        let left = plan.epochs.iter().filter(|epoch| !ended.contains(epoch)).count();
+        if left == plan.epochs.len() {
+            return None;
+        }
+        let is_over = left > 0 && (plan.ordered_us.is_none() || now.mono_us >= plan.deadline_us());
+        if is_over || !plan.heirs.values().all(|heir| self.is_heir_fit(heir)) {
             self.drop_plan();
+            return None;
+        }
+        if left > 0 {
+            ended.retain(|epoch| !plan.epochs.contains(epoch));
             return None;
         }
         self.tenures.hand_over.take()
@@ -162,8 +224,8 @@ impl Coordinator {
     /// back.
     pub(crate) fn forget_hand_over(&mut self) {
         let holds = |plan: &HandOver| {
-            let has_owner = self.durable.tenures.contains_key(&plan.epoch);
-            has_owner && (plan.is_ordered || plan.heirs.values().all(|heir| self.is_heir_fit(heir)))
+            let has_owner = plan.epochs.iter().all(|epoch| self.durable.tenures.contains_key(epoch));
+            has_owner && (plan.ordered_us.is_some() || plan.heirs.values().all(|heir| self.is_heir_fit(heir)))
         };
         if self.tenures.hand_over.as_ref().is_some_and(|plan| !holds(plan)) {
             self.drop_plan();
@@ -181,7 +243,8 @@ impl Coordinator {
     /// What it was not told to let go of it keeps.
     pub(crate) fn spare_owner(&mut self, gateway: u16) {
         let is_owner = |epoch| self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway);
-        if self.tenures.hand_over.as_ref().is_some_and(|plan| !plan.is_ordered && is_owner(plan.epoch)) {
+        let plan = self.tenures.hand_over.as_ref();
+        if plan.is_some_and(|plan| plan.ordered_us.is_none() && plan.epochs.iter().copied().any(is_owner)) {
             self.drop_plan();
         }
     }

@@ -52,6 +52,9 @@ pub const PROMISE_OVER_MS: u64 = 2_000;
 /// Milliseconds that a gateway must have been there before partitions are handed over for the sake of balance: several
 /// may come together.
 pub const SETTLED_MS: u64 = 1_000;
+/// Milliseconds since the last tenure began until the several ones of a gateway become one, if nobody says otherwise:
+/// while gateways are restarted one by one they would only be split again.
+pub const UNITE_AFTER_MS: u64 = 60_000;
 /// Milliseconds that an heir has to read what it will inherit before the owner lets go all the same: some GiB.
 pub const PREPARE_MS_MAX: u64 = 60_000;
 /// Milliseconds that gateways have to tell what was lost with a node that was given up: their status

@@ -44,6 +44,8 @@ pub(crate) struct Tenures {
     widened_us: BTreeMap<u32, u64>,
     /// The hand-over that is planned or under way.
     pub hand_over: Option<HandOver>,
+    /// When the last tenure began.
+    pub begun_us: u64,
     /// When the first gateway came while some partition was never owned.
     gathering_since_us: Option<u64>,
     /// When the first of all gateways was heard that were out of sight.
@@ -102,8 +104,9 @@ impl Coordinator {
         let replaced = self.durable.tenures.values().any(waits);
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
         let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
-        let prepared = self.tenures.hand_over.as_ref().and_then(HandOver::deadline_us);
-        let times = gathering.into_iter().chain(prepared).chain(returning).chain(ended_together);
+        let planned = self.tenures.hand_over.as_ref().map(HandOver::deadline_us);
+        let times = gathering.into_iter().chain(planned).chain(returning).chain(ended_together);
+        let times = times.chain(self.unite_deadline_us());
         let times = times.chain(replaced.into_iter().flatten()).chain(settled.into_iter().flatten());
         // What is over was looked at when it was.
         times.filter(|&at_us| at_us > self.now_us).min()
@@ -371,11 +374,11 @@ impl Coordinator {
             return;
         }
         let mut ended: Vec<u32> = self.ended_tenures(now);
-        let planned = self.take_plan_of(&ended);
+        let planned = self.take_plan_of(&mut ended, now);
         let mut loose = Vec::new();
         for epoch in &ended {
             let tenure = &self.durable.tenures[epoch];
-            if planned.as_ref().is_none_or(|plan| plan.epoch != *epoch) {
+            if planned.as_ref().is_none_or(|plan| !plan.epochs.contains(epoch)) {
                 let of_tenure = tenure.partitions.iter();
                 loose.extend(of_tenure.map(|&partition| Loose { partition, owner: Some(tenure.gateway) }));
             }
@@ -390,7 +393,7 @@ impl Coordinator {
         if self.durable.epoch > Epoch::MAX.0 - dealt.len() as u32 {
             // What is planned has its epochs.
             dealt.clear();
-            ended.retain(|epoch| planned.as_ref().is_some_and(|plan| plan.epoch == *epoch));
+            ended.retain(|epoch| planned.as_ref().is_some_and(|plan| plan.epochs.contains(epoch)));
         }
         if dealt.is_empty() && planned.is_none() {
             return;
@@ -453,6 +456,7 @@ impl Coordinator {
         let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters, before, stored_on, lost: 0 };
         self.durable.tenures.insert(epoch, tenure);
         self.tenures.to_tell.insert(gateway);
+        self.tenures.begun_us = self.now_us;
     }
 
     /// Tenures whose partitions are to be dealt again.

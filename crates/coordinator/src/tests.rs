@@ -15,6 +15,7 @@ mod leaving;
 mod many;
 mod reach;
 mod tenures;
+mod uniting;
 mod whereabouts;
 
 const RETIRE_AFTER_MS: u64 = 30_000;
@@ -26,6 +27,7 @@ fn settings() -> Settings {
         node_count_expected: 8,
         gateway_count_expected: 1,
         retire_after_ms: RETIRE_AFTER_MS,
+        unite_after_ms: UNITE_AFTER_MS,
         allow_chaos: true,
     }
 }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mio::{Events, Interest, Poll, Token, Waker};
-use shorttail_coordinator::limits::{GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
+use shorttail_coordinator::limits::{GATEWAY_COUNT_MAX, NODE_COUNT_MAX, UNITE_AFTER_MS};
 use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Seat, Settings};
 use shorttail_units::Now;
 use shorttail_wire::control::{
@@ -504,6 +504,7 @@ fn settings(config: &CoordinatorConfig) -> Settings {
         node_count_expected: u16::try_from(config.node_count).unwrap_or(u16::MAX),
         gateway_count_expected: u16::try_from(config.gateway_count).unwrap_or(u16::MAX),
         retire_after_ms: config.retire_after_ms,
+        unite_after_ms: UNITE_AFTER_MS,
         allow_chaos: config.allow_chaos,
     }
 }

@@ -16,6 +16,8 @@ use crate::world::clock::Clock;
 
 /// Milliseconds after which a dead node is given up: longer than any fault but one lasts.
 const RETIRE_AFTER_MS: u64 = 12_000;
+/// Milliseconds since the last tenure began until several become one: a run is a minute.
+const UNITE_AFTER_MS: u64 = 4_000;
 /// From its start until it asks the store for the first time.
 const BEGIN_US: std::ops::Range<u64> = 1_000..50_000;
 /// A deadline that is over is looked at again after this much.
@@ -50,6 +52,7 @@ impl Process {
             node_count_expected: config.node_count - config.late_node_count,
             gateway_count_expected: config.gateway_count as u16,
             retire_after_ms: RETIRE_AFTER_MS,
+            unite_after_ms: UNITE_AFTER_MS,
             allow_chaos: false,
         };
         Process {
