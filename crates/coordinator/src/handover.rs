@@ -27,6 +27,7 @@ use shorttail_wire::control::{NodeState, TenureState, Terms};
 
 use crate::coordinator::Coordinator;
 use crate::dealing::{Loose, deal, to_unite};
+use crate::durable::DurableTenure;
 use crate::limits::{FORGET_GATEWAY_AFTER_MS, PREPARE_MS_MAX, UNPROVEN_MS_MAX};
 use crate::members::{GatewayMember, NodeMember};
 
@@ -113,10 +114,11 @@ impl Coordinator {
         }
     }
 
-    /// Of owners that stay.
+    /// Of owners that live, and stay.
     fn to_unite(&self) -> Option<(u16, Vec<u32>)> {
-        let tenures = self.durable.tenures.iter().map(|(&epoch, tenure)| (tenure.gateway, epoch));
-        to_unite(&tenures.filter(|&(gateway, _)| self.may_own(gateway)).collect::<Vec<_>>())
+        let stays = |tenure: &DurableTenure| self.is_owner_alive(tenure) && self.may_own(tenure.gateway);
+        let staying = self.durable.tenures.iter().filter(|(_, tenure)| stays(tenure));
+        to_unite(&staying.map(|(&epoch, tenure)| (tenure.gateway, epoch)).collect::<Vec<_>>())
     }
 
     /// Is no node away, which would be waited for, and no gateway that would get a share when it is well again?

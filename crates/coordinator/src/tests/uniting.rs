@@ -4,7 +4,7 @@ use shorttail_wire::control::TenureState::{self, LetGo, LettingGo, Serving};
 
 use super::RETIRE_AFTER_MS;
 use super::tenures::Stage;
-use crate::limits::{UNITE_AFTER_MS, UNPROVEN_MS_MAX};
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, UNITE_AFTER_MS, UNPROVEN_MS_MAX};
 
 /// Two gateways are left of three: the first has tenures 1 and 4, the second 3 and 5.
 fn split() -> (Stage, u16, u16) {
@@ -113,4 +113,16 @@ fn a_gateway_that_is_drained_before_the_order_unites_nothing() {
     stage.pass_ms(UNITE_AFTER_MS);
     stage.drain(first);
     assert_eq!((stage.to_come(first), stage.to_come(second).len()), (vec![], 1));
+}
+
+/// Nobody is left, and it is forgotten.
+#[test]
+fn a_gateway_that_is_gone_unites_nothing() {
+    let (mut stage, first, second) = split();
+    stage.die(first);
+    stage.serve();
+    stage.die(second);
+    stage.pass_ms(UNITE_AFTER_MS + FORGET_GATEWAY_AFTER_MS + 100);
+    assert_eq!(stage.loads(), [(second, 12)].into());
+    assert!(stage.owners().len() > 1);
 }
