@@ -4,7 +4,6 @@ use shorttail_store::{NotesDamaged, StoreError};
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
 use shorttail_wire::node::{Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal};
 
-use crate::limits::AUTH_BYTES_MAX;
 use crate::rebuild::PeerId;
 
 /// Identity and memory of one core of a node.
@@ -18,8 +17,6 @@ pub struct NodeConfig {
     pub core_count: u16,
     /// Budget of this core for chunks and raw operations, in bytes.
     pub memory_bytes: usize,
-    /// What a greeting must prove itself with; empty: nothing.
-    pub auth: Vec<u8>,
     /// What this core may fetch from other nodes to rebuild lost chunks, in bytes a second.
     pub repair_bytes_per_s: u64,
     /// Sealed chunks that are looked at in the background, in bytes a second; 0: none.
@@ -35,8 +32,6 @@ pub enum NodeError {
     Notes(#[from] NotesDamaged),
     #[error("core {core} of {core_count}: there is no such core")]
     Core { core: u16, core_count: u16 },
-    #[error("a proof of identity of {0} bytes is longer than {max}", max = AUTH_BYTES_MAX)]
-    Auth(usize),
 }
 
 impl NodeConfig {
@@ -48,7 +43,6 @@ impl NodeConfig {
             core: peer.core,
             owner: u32::from(self.node.0) << 16 | u32::from(self.core),
             epoch: Epoch(0),
-            auth: self.auth.clone(),
         };
         let mut bytes = Vec::new();
         NodeRequest::Peer(hello).encode(0, &mut bytes);
@@ -76,24 +70,13 @@ impl NodeConfig {
         match () {
             () if hello.version != PROTOCOL_VERSION => Err((Refusal::WrongVersion, u64::from(PROTOCOL_VERSION))),
             () if hello.cluster != self.cluster => Err((Refusal::WrongCluster, 0)),
-            () if !equal_in_constant_time(&hello.auth, &self.auth) => Err((Refusal::NotAuthenticated, 0)),
             () if hello.core != self.core => Err((Refusal::Invalid, 0)),
             () => Ok(()),
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), NodeError> {
-        if self.core >= self.core_count {
-            return Err(NodeError::Core { core: self.core, core_count: self.core_count });
-        }
-        if self.auth.len() > AUTH_BYTES_MAX {
-            return Err(NodeError::Auth(self.auth.len()));
-        }
-        Ok(())
+        let &NodeConfig { core, core_count, .. } = self;
+        if core < core_count { Ok(()) } else { Err(NodeError::Core { core, core_count }) }
     }
-}
-
-/// Compares without telling by its duration where the difference is.
-fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

@@ -69,8 +69,7 @@ impl Fuzzed {
     }
 
     fn greet(&mut self) {
-        let hello =
-            Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 1, epoch: Epoch(1), auth: Vec::new() };
+        let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 1, epoch: Epoch(1) };
         let mut bytes = Vec::new();
         NodeRequest::Hello(hello).encode(0, &mut bytes);
         NodeRequest::Fence { partition: 0, epoch: Epoch(1), next: StripeId::default() }.encode(0, &mut bytes);
@@ -111,7 +110,6 @@ fn small_config() -> NodeConfig {
         core: 0,
         core_count: 1,
         memory_bytes: MEMORY_BYTES,
-        auth: Vec::new(),
         repair_bytes_per_s: u64::MAX,
         scrub_bytes_per_s: 1 << 30,
     }

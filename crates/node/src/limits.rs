@@ -12,9 +12,6 @@ pub const OUTPUT_KEPT_BYTES: usize = 256 * KIB;
 /// Sessions of one core, greeted or not: every core of a hundred gateways, ten times over.
 pub const SESSIONS_MAX: usize = 16_384;
 
-/// Length of a proof of identity, in bytes.
-pub const AUTH_BYTES_MAX: usize = 4 * KIB;
-
 /// Acknowledgements gathered in a turn that are searched backwards for the same stripe: an owner appends to a few
 /// stripes at a time.
 pub const ACK_SEARCH_DEPTH: usize = 16;

@@ -176,8 +176,7 @@ impl Scene {
         let file = Arc::clone(node.memory().expect("it is in a file"));
         cluster.rebuilds = node.rebuilds().with_memory(writer(way, &node));
         cluster.nodes[TARGET] = node;
-        let auth = b"secret".to_vec();
-        let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3), auth };
+        let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3) };
         cluster.tell(TARGET, &NodeRequest::Hello(hello));
         cluster.tell(TARGET, &NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: StripeId::default() });
         for (stripe, index) in (11..=14).flat_map(|stripe| [(stripe, 0), (stripe, 1)]) {

@@ -3,7 +3,7 @@
 use shorttail_node::{Giver, Node};
 use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
-use shorttail_units::{NodeId, Now, OpNumber, StripeId};
+use shorttail_units::{ClusterId, NodeId, Now, OpNumber, StripeId};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, Refusal, next_frame,
 };
@@ -14,8 +14,8 @@ const OWNER: u64 = 1;
 const PEER: u64 = 2;
 const CHUNK_BYTES: u32 = 5000;
 
-fn hello(core: u16, auth: &[u8]) -> Hello {
-    Hello { core, owner: 6 << 16, auth: auth.to_vec(), ..crate::setup::hello() }
+fn hello(core: u16) -> Hello {
+    Hello { core, owner: 6 << 16, ..crate::setup::hello() }
 }
 
 fn frames(requests: &[NodeRequest<'_>]) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn told(bytes: &[u8]) -> Told {
 fn node() -> Node {
     let mut node = Node::sharing(config(1)).expect("a node");
     node.handle_session_opened(OWNER);
-    tell(&mut node, OWNER, &[NodeRequest::Hello(hello(0, b"secret")), fence(2, 3)]);
+    tell(&mut node, OWNER, &[NodeRequest::Hello(hello(0)), fence(2, 3)]);
     node
 }
 
@@ -106,7 +106,7 @@ fn reading(node: &Node, memory: impl NearReader + 'static) -> Giver {
 
 fn let_in(mut giver: Giver, node: &Node) -> Giver {
     giver.handle_session_opened(PEER);
-    giver.handle_input(PEER, &frames(&[NodeRequest::Peer(hello(0, b"secret"))])).expect("let in");
+    giver.handle_input(PEER, &frames(&[NodeRequest::Peer(hello(0))])).expect("let in");
     let replies = told(&served(&mut giver, node, PEER));
     assert!(matches!(&replies[..], [(100, reply)] if reply.starts_with("Hello")), "{replies:?}");
     giver
@@ -118,7 +118,7 @@ fn compare(node: &mut Node, mut giver: Giver, requests: &[NodeRequest<'_>]) -> u
     assert_eq!(giver.handle_input(PEER, &bytes), Ok(bytes.len()));
     let (given, copies) = served_with(&mut giver, node, PEER);
     node.handle_session_opened(PEER);
-    tell(node, PEER, &[NodeRequest::Peer(hello(0, b"secret"))]);
+    tell(node, PEER, &[NodeRequest::Peer(hello(0))]);
     let (mut given, mut answered) = (told(&given), told(&tell(node, PEER, requests)));
     node.handle_session_closed(PEER);
     // What needs no chunk is answered before what does.
@@ -233,9 +233,9 @@ fn an_open_chunk_is_not_given() {
 fn who_does_not_greet_as_another_node_gets_nothing() {
     let node = node_with_chunks();
     let greetings = [
-        NodeRequest::Hello(hello(0, b"secret")),
-        NodeRequest::Peer(hello(0, b"guess")),
-        NodeRequest::Peer(hello(1, b"secret")),
+        NodeRequest::Hello(hello(0)),
+        NodeRequest::Peer(Hello { cluster: ClusterId(8), ..hello(0) }),
+        NodeRequest::Peer(hello(1)),
         inspect(1),
     ];
     for greeting in greetings {
@@ -255,7 +255,7 @@ fn whoever_takes_nothing_is_copied_little_for_and_keeps_nobody_waiting() {
     let node = node_with_chunks();
     let mut giver = greeted(&node);
     giver.handle_session_opened(7);
-    giver.handle_input(7, &frames(&[NodeRequest::Peer(hello(0, b"secret"))])).expect("let in");
+    giver.handle_input(7, &frames(&[NodeRequest::Peer(hello(0))])).expect("let in");
     let (mut refused, mut copies) = (None, 0);
     for _ in 0..2000 {
         let asked = giver.handle_input(PEER, &frames(&[read(1, 0, CHUNK_BYTES)]));

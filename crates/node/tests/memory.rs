@@ -10,12 +10,12 @@ use crate::setup::{CLUSTER, config};
 const BYTES: usize = 1 << 20;
 
 fn start(memory: &MemoryFile, epoch: u32, now_us: u64) -> Node {
-    let config = NodeConfig { incarnation: Incarnation(5), memory_bytes: BYTES, auth: Vec::new(), ..config(2) };
+    let config = NodeConfig { incarnation: Incarnation(5), memory_bytes: BYTES, ..config(2) };
     let now = Now { mono_us: now_us, ..Now::default() };
     let mut node = Node::in_memory(config, memory.core(0).expect("mapped"), now).expect("a node");
     node.handle_session_opened(1);
     let epoch = Epoch(epoch);
-    let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch, auth: Vec::new() };
+    let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch };
     assert_eq!(ask(&mut node, &NodeRequest::Hello(hello), now_us), None);
     node
 }

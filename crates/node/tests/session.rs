@@ -177,12 +177,10 @@ fn a_session_begins_with_a_greeting_and_nothing_else() {
 }
 
 #[test]
-fn a_greeting_of_another_version_cluster_secret_or_core_is_refused_with_a_reply() {
+fn a_greeting_of_another_version_cluster_or_core_is_refused_with_a_reply() {
     let strangers = [
         (Hello { version: PROTOCOL_VERSION + 1, ..hello() }, Refusal::WrongVersion),
         (Hello { cluster: ClusterId(8), ..hello() }, Refusal::WrongCluster),
-        (Hello { auth: b"secreT".to_vec(), ..hello() }, Refusal::NotAuthenticated),
-        (Hello { auth: Vec::new(), ..hello() }, Refusal::NotAuthenticated),
         (Hello { core: 0, ..hello() }, Refusal::Invalid),
     ];
     let mut peer = Peer::new();

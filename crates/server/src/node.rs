@@ -226,7 +226,6 @@ fn start_cores(
             core,
             core_count,
             memory_bytes: usize::try_from(config.memory_bytes)? / usize::from(core_count),
-            auth: Vec::new(),
             repair_bytes_per_s: config.repair_bytes_per_s / u64::from(core_count),
             scrub_bytes_per_s: config.scrub_bytes_per_s / u64::from(core_count),
         };

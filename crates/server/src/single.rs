@@ -129,7 +129,6 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
             core: 0,
             core_count: 1,
             memory_bytes: node_bytes(options),
-            auth: Vec::new(),
             // Nodes of one process do not die one by one: nobody rebuilds, and orders are refused.
             repair_bytes_per_s: 0,
             scrub_bytes_per_s: 0,

@@ -43,8 +43,7 @@ impl Cluster {
         givers.iter_mut().for_each(|giver| giver.handle_session_opened(SESSION));
         let mut cluster =
             Cluster { nodes, givers, rebuilds, outcomes: Vec::new(), positions: Vec::new(), fetched_bytes: 0 };
-        let auth = b"secret".to_vec();
-        let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3), auth };
+        let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3) };
         for node in 0..3 {
             cluster.tell(node, &NodeRequest::Hello(hello.clone()));
             cluster.tell(node, &NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: StripeId::default() });

@@ -14,7 +14,7 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequ
 
 pub const CLUSTER: ClusterId = ClusterId(9);
 
-/// The only core of a node with 1 MiB, whose owners prove themselves, and which neither repairs nor scrubs by itself.
+/// The only core of a node with 1 MiB, which neither repairs nor scrubs by itself.
 pub fn config(node: u16) -> NodeConfig {
     NodeConfig {
         node: NodeId(node),
@@ -23,7 +23,6 @@ pub fn config(node: u16) -> NodeConfig {
         core: 0,
         core_count: 1,
         memory_bytes: 1 << 20,
-        auth: b"secret".to_vec(),
         repair_bytes_per_s: 1,
         scrub_bytes_per_s: 0,
     }
@@ -31,7 +30,7 @@ pub fn config(node: u16) -> NodeConfig {
 
 /// The owner of epoch 3, to core 0.
 pub fn hello() -> Hello {
-    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3), auth: b"secret".to_vec() }
+    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3) }
 }
 
 pub fn fence(partition: u16, epoch: u32) -> NodeRequest<'static> {

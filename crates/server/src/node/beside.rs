@@ -164,7 +164,6 @@ mod tests {
             core: 0,
             core_count: 1,
             memory_bytes: 1 << 20,
-            auth: Vec::new(),
             repair_bytes_per_s: 1,
             scrub_bytes_per_s: 0,
         };

@@ -439,7 +439,6 @@ mod tests {
             core: 0,
             core_count: 1,
             memory_bytes: 16 << 20,
-            auth: Vec::new(),
             repair_bytes_per_s: 0,
             scrub_bytes_per_s: 0,
         };

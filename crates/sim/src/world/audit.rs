@@ -33,8 +33,7 @@ const SCAN_COUNT: u16 = 4_096;
 /// Opens the audit's session with a new machine.
 pub(super) fn greet(machine: &mut Node, core: u16) {
     machine.handle_session_opened(SESSION);
-    let hello =
-        Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core, owner: OWNER, epoch: Epoch(0), auth: Vec::new() };
+    let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core, owner: OWNER, epoch: Epoch(0) };
     ask(machine, &NodeRequest::Hello(hello), |reply| assert!(matches!(reply, NodeReply::Hello(_)), "{reply:?}"));
 }
 

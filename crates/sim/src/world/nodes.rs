@@ -179,7 +179,6 @@ impl World {
                     core,
                     core_count,
                     memory_bytes,
-                    auth: Vec::new(),
                     repair_bytes_per_s: self.config.repair_bytes_per_s,
                     scrub_bytes_per_s: self.config.scrub_bytes_per_s,
                 };

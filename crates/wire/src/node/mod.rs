@@ -16,7 +16,7 @@ pub use reply::{ChunkReport, HelloReply, InspectReport, NearMemory, NodeReply, R
 pub use request::{ChunkDescription, ChunkKind, Hello, MEMBERS_MAX, Members, NodeRequest, Source};
 
 /// Version of this protocol. A node and an owner that differ refuse each other.
-pub const PROTOCOL_VERSION: u32 = 15;
+pub const PROTOCOL_VERSION: u32 = 16;
 
 /// Largest body of a frame: an inspection of a parity chunk with its most raw operations (1 MiB) fits with room to
 /// spare, and so do the reports of a whole scan.

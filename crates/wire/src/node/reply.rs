@@ -35,8 +35,6 @@ pub enum Refusal {
     WrongCluster,
     #[error("another protocol version")]
     WrongVersion,
-    #[error("not authenticated")]
-    NotAuthenticated,
     #[error("the request makes no sense to the node")]
     Invalid,
     #[error("a node that holds a source is not reached")]
@@ -47,7 +45,7 @@ pub enum Refusal {
     Leased,
 }
 
-const REFUSALS: [Refusal; 16] = [
+const REFUSALS: [Refusal; 15] = [
     Refusal::OutOfMemory,
     Refusal::NoChunk,
     Refusal::Fenced,
@@ -59,7 +57,6 @@ const REFUSALS: [Refusal; 16] = [
     Refusal::Exists,
     Refusal::WrongCluster,
     Refusal::WrongVersion,
-    Refusal::NotAuthenticated,
     Refusal::Invalid,
     Refusal::Unreachable,
     Refusal::Busy,

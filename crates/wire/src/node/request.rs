@@ -72,8 +72,6 @@ pub struct Hello {
     /// Epoch of the owner. Of one owner's greetings a lower one is refused; a fence of a higher one closes its
     /// partition in this session's ring. Fencing is its own message.
     pub epoch: Epoch,
-    /// Proof of identity; empty while a cluster uses none.
-    pub auth: Vec<u8>,
 }
 
 /// A request, borrowed from the frame that brought it.
@@ -435,7 +433,7 @@ fn parse_partition(body: &mut Reader<'_>) -> Result<PartitionId, FrameError> {
 impl Hello {
     /// All that is understood of a greeting of another version.
     fn of_version(version: u32) -> Self {
-        Hello { version, cluster: ClusterId(0), core: 0, owner: 0, epoch: Epoch(0), auth: Vec::new() }
+        Hello { version, cluster: ClusterId(0), core: 0, owner: 0, epoch: Epoch(0) }
     }
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -444,7 +442,6 @@ impl Hello {
         out.put_u16(self.core);
         out.put_u32(self.owner);
         out.put_u32(self.epoch.0);
-        out.extend_from_slice(&self.auth);
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -459,7 +456,6 @@ impl Hello {
             core: body.u16()?,
             owner: body.u32()?,
             epoch: body.epoch()?,
-            auth: body.rest().to_vec(),
         })
     }
 }

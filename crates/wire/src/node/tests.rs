@@ -44,7 +44,6 @@ fn requests() -> Vec<NodeRequest<'static>> {
             core: 1,
             owner: 6,
             epoch: Epoch(3),
-            auth: b"token".to_vec(),
         }),
         NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: stripe },
         NodeRequest::Renew { epoch: Epoch(3), lease_us: 1_000_000, partitions: vec![PartitionId(2), PartitionId(7)] },
@@ -97,7 +96,6 @@ fn requests() -> Vec<NodeRequest<'static>> {
             core: 1,
             owner: 4 << 16,
             epoch: Epoch(0),
-            auth: Vec::new(),
         }),
     ]
 }

@@ -31,7 +31,6 @@ impl Engine {
             core: id.core,
             owner: self.config.owner,
             epoch: self.config.epoch,
-            auth: self.config.auth.clone(),
         };
         self.ask_session(id, &NodeRequest::Hello(hello), What::Hello);
         self.run_work();

@@ -77,8 +77,6 @@ pub struct EngineConfig {
     pub gather_us: u64,
     /// Seed of the key hash.
     pub hash_seed: u64,
-    /// Proof of identity towards nodes.
-    pub auth: Vec<u8>,
     /// Bytes of data chunks per byte of live records above which cleaning starts: what is left to the bound of 1.35 is
     /// for open stripes and for stripes on their way out.
     pub clean_above: f64,
@@ -114,7 +112,6 @@ impl EngineConfig {
             request_deadline_us: 100_000,
             gather_us: 1_000_000,
             hash_seed: cluster.0 ^ 0x5348_4f52_5454_4149,
-            auth: Vec::new(),
             clean_above: 1.28,
             policy: Policy::default(),
             monitor: MonitorConfig::default(),
