@@ -109,7 +109,7 @@ mod tests {
 
     fn pattern(number: usize) -> Pattern {
         let bits = |value: usize| (0..16).filter(|&bit| value >> bit & 1 == 1).collect();
-        Pattern { readable: Readable { low: bits(number), high: ChunkSet::default() }, wanted: bits(1) }
+        Pattern { readable: Readable { low: bits(number), high: ChunkSet::EMPTY }, wanted: bits(1) }
     }
 
     fn get(cache: &PlanCache<usize>, number: usize) -> (usize, bool) {

@@ -146,7 +146,7 @@ impl Code {
     /// # Errors
     /// [`CodeError::NotDecodable`], [`CodeError::NoSuchChunk`].
     pub fn read_plan(&self, wanted: usize, available: &dyn Fn(usize) -> bool) -> Result<Arc<Plan>, CodeError> {
-        let readable = Readable { low: self.set_of(available), high: ChunkSet::default() };
+        let readable = Readable { low: self.set_of(available), high: ChunkSet::EMPTY };
         self.plan_within(wanted, readable)
     }
 
@@ -164,7 +164,7 @@ impl Code {
 
     fn plan_within(&self, wanted: usize, readable: Readable) -> Result<Arc<Plan>, CodeError> {
         self.check_index(wanted)?;
-        let pattern = Pattern { readable, wanted: [wanted].into_iter().collect() };
+        let pattern = Pattern { readable, wanted: ChunkSet::of(wanted) };
         self.0.plans.get_or_make(pattern, || {
             let (sources, coefficients) = self.combination(wanted, readable)?.into_iter().unzip();
             Ok(Plan { sources, coefficients, engine: self.0.engine })
@@ -178,9 +178,8 @@ impl Code {
     /// [`CodeError::NotDecodable`] naming the first that cannot be decoded, [`CodeError::NoSuchChunk`].
     pub fn repair_plan(&self, erased: &[usize], wanted: &[usize]) -> Result<Arc<RepairPlan>, CodeError> {
         erased.iter().chain(wanted).try_for_each(|&index| self.check_index(index))?;
-        let mut low = ChunkSet::first(self.chunk_count());
-        erased.iter().for_each(|&index| low.remove(index));
-        let readable = Readable { low, high: ChunkSet::default() };
+        let low = ChunkSet::first(self.chunk_count()) - erased.iter().copied().collect();
+        let readable = Readable { low, high: ChunkSet::EMPTY };
         let wanted: ChunkSet = wanted.iter().copied().collect();
         let pattern = Pattern { readable, wanted };
         self.0.repair_plans.get_or_make(pattern, || self.make_repair_plan(wanted, readable))

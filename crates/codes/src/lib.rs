@@ -38,6 +38,7 @@ mod name;
 mod plan;
 mod planner;
 
+pub use chunk_set::ChunkSet;
 pub use code::Code;
 pub use code_cache::CodeCache;
 pub use error::CodeError;

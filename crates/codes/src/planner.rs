@@ -28,7 +28,7 @@ pub struct Readable {
 
 impl Readable {
     pub fn all(self) -> ChunkSet {
-        self.low.union(self.high)
+        self.low | self.high
     }
 }
 
@@ -48,7 +48,7 @@ fn combination_with_few(generator: &Generator, wanted: usize, readable: Readable
     }
     let with = |choice: u32| {
         let chosen = high.iter().enumerate().filter(|&(place, _)| choice >> place & 1 == 1).map(|(_, &chunk)| chunk);
-        combination_of(generator, wanted, readable.low.union(chosen.collect()))
+        combination_of(generator, wanted, readable.low | chosen.collect())
     };
     let sizes = 1..=u32::try_from(high.len()).expect("a few");
     let choices = |size: u32| (1u32..1 << high.len()).filter(move |choice| choice.count_ones() == size);

@@ -10,6 +10,7 @@
 //!
 //! Must not know: which way a read takes (see `sources`).
 
+use shorttail_codes::ChunkSet;
 use shorttail_units::NodeId;
 use smallvec::SmallVec;
 
@@ -22,43 +23,39 @@ use crate::engine::state::pool::PoolKey;
 /// Chunks that a read goes round.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Excluded {
-    /// Bit per chunk.
-    pub all: u128,
+    pub all: ChunkSet,
     /// Those that will not do better next time.
-    pub failed: u128,
+    pub failed: ChunkSet,
     /// Times that others were asked again.
     again_count: u8,
 }
 
 impl Excluded {
     /// None is to be asked again.
-    pub fn for_good(chunks: u128) -> Self {
+    pub fn for_good(chunks: ChunkSet) -> Self {
         Excluded { all: chunks, failed: chunks, again_count: 0 }
     }
 
     pub fn add(&mut self, chunk: usize, is_for_good: bool) {
-        self.all |= 1 << chunk;
-        self.failed |= u128::from(is_for_good) << chunk;
-    }
-
-    /// Chunks whose nodes may answer by now: those in use; if none is, those that are silent, and may only be late.
-    fn back(&self, nodes: &Nodes, members: &[NodeId], lacking: u128) -> u128 {
-        let open = self.all & !self.failed & !lacking;
-        let of = |is_back: &dyn Fn(NodeId) -> bool| {
-            let back = members.iter().enumerate().filter(|&(chunk, &node)| open & 1 << chunk != 0 && is_back(node));
-            back.fold(0, |bits, (chunk, _)| bits | 1 << chunk)
-        };
-        match of(&|node| nodes.is_ready(node)) {
-            0 => of(&|node| nodes.is_reachable(node)),
-            ready => ready,
+        self.all.insert(chunk);
+        if is_for_good {
+            self.failed.insert(chunk);
         }
     }
 
+    /// Chunks whose nodes may answer by now: those in use; if none is, those that are silent, and may only be late.
+    fn back(&self, nodes: &Nodes, members: &[NodeId], lacking: ChunkSet) -> ChunkSet {
+        let open = self.all - self.failed - lacking;
+        let of = |is_back: &dyn Fn(NodeId) -> bool| open.iter().filter(|&chunk| is_back(members[chunk])).collect();
+        let ready: ChunkSet = of(&|node| nodes.is_ready(node));
+        if ready.is_empty() { of(&|node| nodes.is_reachable(node)) } else { ready }
+    }
+
     /// Begins anew with those that are back; false: there are none, or it was done often enough.
-    pub fn forgive(&mut self, back: u128) -> bool {
-        let is_worth_it = back != 0 && self.again_count < READ_AGAIN_MAX;
+    pub fn forgive(&mut self, back: ChunkSet) -> bool {
+        let is_worth_it = !back.is_empty() && self.again_count < READ_AGAIN_MAX;
         if is_worth_it {
-            self.all &= !back;
+            self.all = self.all - back;
             self.again_count += 1;
         }
         is_worth_it
@@ -88,7 +85,7 @@ impl Engine {
     /// As [`Engine::fetch_again`], of the pieces of a stripe: what arrived stays.
     pub(super) fn pieces_again(&mut self, key: PoolKey) -> bool {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return false };
-        let back = fetch.excluded.back(&self.nodes, &fetch.wanted.members, 0);
+        let back = fetch.excluded.back(&self.nodes, &fetch.wanted.members, ChunkSet::EMPTY);
         fetch.forgive(back)
     }
 
@@ -96,7 +93,7 @@ impl Engine {
     /// [`Engine::pieces_again`].
     pub(super) fn parities_again(&mut self, key: PoolKey) -> bool {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return false };
-        let back = fetch.excluded.back(&self.nodes, &fetch.wanted.members, 0);
+        let back = fetch.excluded.back(&self.nodes, &fetch.wanted.members, ChunkSet::EMPTY);
         fetch.forget_parities(back)
     }
 
@@ -106,7 +103,7 @@ impl Engine {
         // The chunk that the node has of a stripe, if it is of use to who waits for these.
         let helps = |wanted: &Wanted, excluded: &Excluded, outstanding: SmallVec<[u8; 8]>| {
             let chunk = wanted.members.iter().position(|&member| member == node)?;
-            let is_open = excluded.failed & 1 << chunk == 0;
+            let is_open = !excluded.failed.contains(chunk);
             let is_silent = |&other: &u8| !nodes.is_ready(wanted.members[usize::from(other)]);
             (is_open && outstanding.iter().any(is_silent)).then_some(chunk)
         };
@@ -120,12 +117,12 @@ impl Engine {
             .filter_map(|(key, fetch)| Some((key, helps(&fetch.wanted, &fetch.excluded, fetch.asked().collect())?)));
         let pieces: Vec<(PoolKey, usize)> = pieces.collect();
         for (key, chunk) in fetches {
-            if self.fetches.get_mut(key).is_some_and(|fetch| fetch.excluded.forgive(1 << chunk)) {
+            if self.fetches.get_mut(key).is_some_and(|fetch| fetch.excluded.forgive(ChunkSet::of(chunk))) {
                 self.begin_anew(key);
             }
         }
         for (key, chunk) in pieces {
-            if self.piece_fetches.get_mut(key).is_some_and(|fetch| fetch.forgive(1 << chunk)) {
+            if self.piece_fetches.get_mut(key).is_some_and(|fetch| fetch.forgive(ChunkSet::of(chunk))) {
                 self.rely_on_ready(key);
             }
         }

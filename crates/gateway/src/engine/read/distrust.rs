@@ -13,28 +13,28 @@
 
 use std::sync::Arc;
 
-use shorttail_codes::{Code, Plan};
+use shorttail_codes::{ChunkSet, Code, Plan};
 
 use crate::engine::limits::DISTRUSTED_SETS_MAX;
 
 /// Sets of chunks to leave out, the smallest first.
-fn distrusted(among: u128) -> impl Iterator<Item = u128> {
-    let bits = move || (0..u128::BITS).map(|chunk| 1u128 << chunk).filter(move |bit| among & bit != 0);
-    let two = move || bits().flat_map(move |a| bits().filter(move |&b| b > a).map(move |b| a | b));
+fn distrusted(among: ChunkSet) -> impl Iterator<Item = ChunkSet> {
+    let one = move || among.iter().map(ChunkSet::of);
+    let two = move || one().flat_map(move |a| one().filter(move |&b| b > a).map(move |b| a | b));
     // Further ones are above the highest of the two.
-    let three = move || two().flat_map(move |two| bits().filter(move |&c| c > two).map(move |c| two | c));
-    bits().chain(two()).chain(three()).take(DISTRUSTED_SETS_MAX)
+    let three = move || two().flat_map(move |two| one().filter(move |&c| c > two).map(move |c| two | c));
+    one().chain(two()).chain(three()).take(DISTRUSTED_SETS_MAX)
 }
 
 /// Plans for chunk `wanted` from chunks that `arrived`, each without some that may be damaged, and what it leaves out.
 pub(super) fn plans_without(
     code: &Code,
     wanted: usize,
-    arrived: u128,
-    suspects: u128,
-) -> impl Iterator<Item = (u128, Arc<Plan>)> {
+    arrived: ChunkSet,
+    suspects: ChunkSet,
+) -> impl Iterator<Item = (ChunkSet, Arc<Plan>)> {
     distrusted(arrived & suspects).filter_map(move |left_out| {
-        let plan = code.read_plan(wanted, &|chunk| (arrived & !left_out) >> chunk & 1 == 1).ok()?;
+        let plan = code.read_plan(wanted, &|chunk| (arrived - left_out).contains(chunk)).ok()?;
         Some((left_out, plan))
     })
 }
@@ -45,25 +45,27 @@ mod tests {
 
     #[test]
     fn every_one_two_and_three_are_left_out_once() {
-        let sets: Vec<u128> = distrusted(0b1_1010_0010).collect();
+        let among = [1, 5, 7, 8].into_iter().collect();
+        let sets: Vec<ChunkSet> = distrusted(among).collect();
         assert_eq!(sets.len(), 4 + 6 + 4);
-        assert!(sets.iter().all(|set| set & !0b1_1010_0010 == 0));
-        let counts: Vec<u32> = sets.iter().map(|set| set.count_ones()).collect();
+        assert!(sets.iter().all(|&set| (set - among).is_empty()));
+        let counts: Vec<usize> = sets.iter().map(|set| set.len()).collect();
         assert!(counts.is_sorted(), "{counts:?}");
         let mut unique = sets.clone();
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), sets.len());
-        assert_eq!(distrusted(u128::MAX >> 96).count(), DISTRUSTED_SETS_MAX);
+        assert_eq!(distrusted(ChunkSet::first(32)).count(), DISTRUSTED_SETS_MAX);
     }
 
     #[test]
     fn a_plan_leaves_out_what_it_says() {
         let code = Code::reed_solomon(4, 2).expect("a code");
         // Chunk 0 is wanted, all others arrived: any one of five may be left out.
-        let plans: Vec<_> = plans_without(&code, 0, 0b11_1110, u128::MAX).collect();
+        let arrived = (1..6).collect();
+        let plans: Vec<_> = plans_without(&code, 0, arrived, arrived).collect();
         assert_eq!(plans.len(), 5);
-        assert!(plans.iter().all(|(out, plan)| plan.sources.iter().all(|source| out >> source & 1 == 0)));
-        assert_eq!(plans_without(&code, 0, 0b01_1110, u128::MAX).count(), 0, "four are needed");
+        assert!(plans.iter().all(|(out, plan)| plan.sources.iter().all(|&source| !out.contains(source))));
+        assert_eq!(plans_without(&code, 0, (1..5).collect(), arrived).count(), 0, "four are needed");
     }
 }

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use shorttail_codes::Plan;
+use shorttail_codes::{ChunkSet, Plan};
 use shorttail_policy::Hedge;
 use shorttail_store::record::{Record, record_bytes};
 use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
@@ -111,12 +111,12 @@ impl Degraded {
     }
 
     /// Chunks that were asked, answered or not.
-    fn taken(&self) -> u128 {
-        self.asked.iter().fold(self.arrived(), |bits, &(chunk, _)| bits | 1 << chunk)
+    fn taken(&self) -> ChunkSet {
+        self.arrived() | self.asked.iter().map(|&(chunk, _)| chunk.into()).collect()
     }
 
-    fn arrived(&self) -> u128 {
-        self.parts.iter().fold(0, |bits, part| bits | 1 << part.0)
+    fn arrived(&self) -> ChunkSet {
+        self.parts.iter().map(|&(chunk, _)| chunk.into()).collect()
     }
 }
 
@@ -216,11 +216,11 @@ impl Engine {
     }
 
     pub(in crate::engine) fn start_fetch(&mut self, wanted: Wanted) {
-        self.start_fetch_without(wanted, 0);
+        self.start_fetch_without(wanted, ChunkSet::EMPTY);
     }
 
     /// As [`Engine::start_fetch`], without the chunks in `excluded`.
-    pub(in crate::engine) fn start_fetch_without(&mut self, wanted: Wanted, excluded: u128) {
+    pub(in crate::engine) fn start_fetch_without(&mut self, wanted: Wanted, excluded: ChunkSet) {
         if wanted.purpose.is_urgent() {
             self.hedging.budget.earn();
         }
@@ -390,14 +390,14 @@ impl Engine {
         let fetch = self.fetches.get(key)?;
         let degraded = fetch.degraded.as_ref()?;
         let arrived = degraded.arrived();
-        if degraded.plan.sources.iter().all(|&source| arrived & 1 << source != 0) {
+        if degraded.plan.sources.iter().all(|&source| arrived.contains(source)) {
             return Some(Arc::clone(&degraded.plan));
         }
         if degraded.parts.len() < degraded.plan.sources.len() {
             return None;
         }
         let code = self.codes.get(fetch.wanted.shape);
-        code.read_plan(fetch.wanted.data_index, &|chunk| arrived & 1 << chunk != 0).ok()
+        code.read_plan(fetch.wanted.data_index, &|chunk| arrived.contains(chunk)).ok()
     }
 
     fn decode(&mut self, key: PoolKey, plan: &Plan) {
@@ -417,8 +417,8 @@ impl Engine {
     }
 
     /// Is the chunk's own node one that is used, if as a last resort, and has not failed this fetch?
-    fn may_be_asked(&self, wanted: &Wanted, excluded: u128) -> bool {
-        excluded & 1 << wanted.data_index == 0 && self.nodes.is_reachable(wanted.members[wanted.data_index])
+    fn may_be_asked(&self, wanted: &Wanted, excluded: ChunkSet) -> bool {
+        !excluded.contains(wanted.data_index) && self.nodes.is_reachable(wanted.members[wanted.data_index])
     }
 
     fn decoded(&mut self, key: PoolKey, bytes: &[u8]) {
@@ -439,7 +439,7 @@ impl Engine {
         let code = self.codes.get(wanted.shape);
         let mut longest = 0;
         let mut right = None;
-        for (left_out, plan) in distrust::plans_without(&code, wanted.data_index, arrived, u128::MAX) {
+        for (left_out, plan) in distrust::plans_without(&code, wanted.data_index, arrived, arrived) {
             match fetch.decoded_by(&plan) {
                 Decoded::Whole(bytes) => right = Some((left_out, bytes)),
                 Decoded::Longer(needed) => longest = longest.max(needed),
@@ -451,8 +451,7 @@ impl Engine {
         }
         if let Some((left_out, bytes)) = right {
             let (members, stripe) = (Arc::clone(&wanted.members), wanted.stripe);
-            let blamed = (0..members.len()).filter(|chunk| left_out >> chunk & 1 == 1);
-            blamed.for_each(|chunk| self.suspect_chunk(members[chunk], stripe));
+            left_out.iter().for_each(|chunk| self.suspect_chunk(members[chunk], stripe));
             return self.decoded(key, &bytes);
         }
         if longest > degraded.length {
@@ -462,7 +461,7 @@ impl Engine {
         if degraded.asked.iter().any(is_prompt) {
             return;
         }
-        let taken = fetch.excluded.all | degraded.taken() | 1 << wanted.data_index;
+        let taken = fetch.excluded.all | degraded.taken() | ChunkSet::of(wanted.data_index);
         match self.choose_other(wanted, taken) {
             Some(other) => self.ask_sources(key, &[other]),
             None if !degraded.asked.is_empty() => {}
@@ -523,7 +522,7 @@ impl Engine {
     }
 
     /// Takes the fetch out; what it still waits for is let go.
-    pub(super) fn end_fetch(&mut self, key: PoolKey) -> Option<(Wanted, u128)> {
+    pub(super) fn end_fetch(&mut self, key: PoolKey) -> Option<(Wanted, ChunkSet)> {
         self.drop_degraded(key);
         let fetch = self.fetches.remove(key)?;
         if let Some(direct) = fetch.direct {

@@ -12,6 +12,7 @@
 //! Until it is known which record a durable write replaces, the index names both. They are counted as one object, and
 //! listed as one: both have one tag, so one step reads them.
 
+use shorttail_codes::ChunkSet;
 use shorttail_store::record::{Record, record_bytes};
 use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
@@ -248,23 +249,23 @@ impl Engine {
         &mut self,
         key: PoolKey,
         wanted: Wanted,
-        excluded: u128,
+        excluded: ChunkSet,
         result: Result<&[u8], FetchError>,
     ) {
-        let bit = 1 << wanted.data_index;
+        let (is_direct, without) = (!excluded.contains(wanted.data_index), excluded | ChunkSet::of(wanted.data_index));
         let is_record = |bytes: &[u8]| Record::parse(bytes, wanted.stripe).is_ok();
         if let (Some(step), Ok(bytes)) = (self.scans.get_mut(key), result) {
             step.met_damage |= !is_record(bytes);
         }
-        if excluded & bit == 0 && result.is_ok_and(|bytes| !is_record(bytes)) {
+        if is_direct && result.is_ok_and(|bytes| !is_record(bytes)) {
             self.suspect_chunk(wanted.members[wanted.data_index], wanted.stripe);
         }
         match result {
             Ok(bytes) if is_record(bytes) => self.scan_listed(key, bytes, wanted.stripe),
-            Ok(_) if excluded & bit == 0 => self.start_fetch_without(wanted, excluded | bit),
+            Ok(_) if is_direct => self.start_fetch_without(wanted, without),
             // The object was moved, replaced or deleted since the step began: it may be left out only if it is gone.
             Err(FetchError::Gone) if self.stripes.slot_of(wanted.stripe).is_some() => {
-                self.start_fetch_without(wanted, excluded | bit);
+                self.start_fetch_without(wanted, without);
             }
             Ok(_) | Err(_) => {
                 let is_gone = self.stripes.slot_of(wanted.stripe).is_none();

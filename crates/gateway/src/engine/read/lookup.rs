@@ -1,5 +1,6 @@
 //! Finding the record of a key: index, then the owner's memory or a fetch, then comparing the key in the record.
 
+use shorttail_codes::ChunkSet;
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{Now, Slot, StripeId, Version};
@@ -241,7 +242,7 @@ impl Engine {
         &mut self,
         key: PoolKey,
         wanted: Wanted,
-        excluded: u128,
+        excluded: ChunkSet,
         result: Result<&[u8], FetchError>,
     ) {
         let Some(mut lookup) = self.lookups.remove(key) else { return };
@@ -278,14 +279,14 @@ impl Engine {
                 Err(_) if !is_current => self.restart_lookup(lookup),
                 Err(error) => {
                     // The bytes are not a record: an erasure. Decode it from the others, if that was not tried.
-                    let bit = 1 << wanted.data_index;
                     lookup.met_damage = true;
-                    if excluded & bit == 0 {
+                    if !excluded.contains(wanted.data_index) {
                         tracing::warn!(stripe = ?wanted.stripe, offset = wanted.offset, %error, "damaged record");
                         self.suspect_chunk(wanted.members[wanted.data_index], wanted.stripe);
                         let key = self.lookups.insert(lookup);
+                        let without = excluded | ChunkSet::of(wanted.data_index);
                         let wanted = Wanted { purpose: FetchPurpose::Lookup(key), ..wanted };
-                        return self.start_fetch_without(wanted, excluded | bit);
+                        return self.start_fetch_without(wanted, without);
                     }
                     self.candidate_unreadable(lookup, location);
                 }

@@ -18,6 +18,7 @@
 
 use std::collections::VecDeque;
 
+use shorttail_codes::ChunkSet;
 use shorttail_monitor::Class;
 use shorttail_store::record::record_bytes;
 use shorttail_store::{NearReader, RingWriter, sealed_length};
@@ -129,7 +130,7 @@ impl Engine {
         length: usize,
     ) -> Option<Vec<u8>> {
         let stripe = self.stripes.at(slot);
-        let is_lost = self.repair.avoided_by_reads(stripe.id, self.config.shape) & 1 << data_index != 0;
+        let is_lost = self.repair.avoided_by_reads(stripe.id, self.config.shape).contains(data_index);
         if !self.reads_near(slot) || is_lost || !self.nodes.is_ready(stripe.members[data_index]) {
             return None;
         }
@@ -145,7 +146,7 @@ impl Engine {
         }
         let stripe = self.stripes.at(slot);
         let lost = self.repair.avoided_by_reads(stripe.id, self.config.shape);
-        if lost & 1 << data_index != 0 || !self.nodes.is_ready(stripe.members[data_index]) {
+        if lost.contains(data_index) || !self.nodes.is_ready(stripe.members[data_index]) {
             let decoded = self.decode_near(slot, data_index, offset, lost, into);
             self.stats.totals.degraded_reads_total += u64::from(decoded.is_some());
             return decoded.is_some();
@@ -187,11 +188,11 @@ impl Engine {
         slot: StripeSlot,
         data_index: usize,
         offset: u16,
-        lost: u128,
+        lost: ChunkSet,
         into: &mut Vec<u8>,
     ) -> Option<()> {
         let code = self.codes.get(self.config.shape);
-        let is_near = |chunk: usize| lost & 1 << chunk == 0 && self.near_place(slot, chunk).is_some();
+        let is_near = |chunk: usize| !lost.contains(chunk) && self.near_place(slot, chunk).is_some();
         let plan = code.read_plan(data_index, &is_near).ok()?;
         let room = self.config.chunk_bytes - usize::from(offset);
         let mut length = (self.record_guess.bytes() as usize).min(room);
@@ -260,7 +261,7 @@ impl Engine {
 
     fn locate_chunk(&mut self, slot: StripeSlot, chunk: usize) {
         let stripe = self.stripes.at(slot);
-        if stripe.phase() != StripePhase::Sealed || self.repair.lacks(stripe.id) & 1 << chunk != 0 {
+        if stripe.phase() != StripePhase::Sealed || self.repair.lacks(stripe.id).contains(chunk) {
             return;
         }
         let (id, node) = (stripe.id, stripe.members[chunk]);

@@ -16,9 +16,8 @@
 
 use std::sync::Arc;
 
-use shorttail_codes::{Code, Cost, Plan};
+use shorttail_codes::{ChunkSet, Code, Cost, Plan};
 use shorttail_policy::Hedge;
-use shorttail_units::NodeId;
 use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
@@ -29,19 +28,16 @@ use crate::engine::state::pool::PoolKey;
 use crate::engine::write::manifest::open_piece;
 use crate::engine::{Engine, What};
 
-/// Bit per chunk of the stripe.
-type Chunks = u128;
-
 #[derive(Debug)]
 pub struct PieceFetch {
     /// Which stripe, and for whom. Its data index is no matter.
     pub(super) wanted: Wanted,
     code: Code,
-    pieces: Chunks,
+    pieces: ChunkSet,
     /// Chunks that gave nothing.
     pub(super) excluded: Excluded,
     /// Chunks that are asked and late.
-    given_up: Chunks,
+    given_up: ChunkSet,
     asked: SmallVec<[(u8, PoolKey); 8]>,
     parts: Vec<(u8, Vec<u8>)>,
     /// More was asked because something was late, or might be.
@@ -50,12 +46,12 @@ pub struct PieceFetch {
 }
 
 impl PieceFetch {
-    fn arrived(&self) -> Chunks {
-        self.parts.iter().fold(0, |bits, part| bits | 1 << part.0)
+    fn arrived(&self) -> ChunkSet {
+        self.parts.iter().map(|part| part.0.into()).collect()
     }
 
-    fn outstanding(&self) -> Chunks {
-        self.asked.iter().fold(0, |bits, asked| bits | 1 << asked.0)
+    fn outstanding(&self) -> ChunkSet {
+        self.asked().map(usize::from).collect()
     }
 
     /// Chunks that owe an answer.
@@ -64,27 +60,28 @@ impl PieceFetch {
     }
 
     /// Goes back to these chunks; false: there are none, or it was done often enough.
-    pub(super) fn forgive(&mut self, back: Chunks) -> bool {
-        self.given_up &= self.outstanding();
+    pub(super) fn forgive(&mut self, back: ChunkSet) -> bool {
+        self.given_up = self.given_up & self.outstanding();
         self.excluded.forgive(back)
     }
 
     /// The same with parities that arrived.
-    pub(super) fn forget_parities(&mut self, back: Chunks) -> bool {
+    pub(super) fn forget_parities(&mut self, back: ChunkSet) -> bool {
         let parities = self.arrived() & self.parities();
         let is_worth_it = self.forgive(back | parities);
         if is_worth_it {
-            self.parts.retain(|part| parities >> part.0 & 1 == 0);
+            self.parts.retain(|part| !parities.contains(part.0.into()));
         }
         is_worth_it
     }
 
-    fn parities(&self) -> Chunks {
-        Chunks::MAX << self.wanted.shape.data_count()
+    fn parities(&self) -> ChunkSet {
+        let shape = self.wanted.shape;
+        ChunkSet::first(shape.chunk_count()) - ChunkSet::first(shape.data_count())
     }
 
-    fn relied_on(&self) -> Chunks {
-        self.arrived() | self.outstanding() & !self.given_up
+    fn relied_on(&self) -> ChunkSet {
+        self.arrived() | (self.outstanding() - self.given_up)
     }
 
     fn part(&self, chunk: usize) -> Option<&[u8]> {
@@ -92,12 +89,12 @@ impl PieceFetch {
     }
 
     /// The piece by this plan, or by another one that leaves out parities which are damaged: those, and the piece.
-    fn decode_rightly(&self, piece: usize, plan: &Plan) -> Option<(Chunks, Vec<u8>)> {
+    fn decode_rightly(&self, piece: usize, plan: &Plan) -> Option<(ChunkSet, Vec<u8>)> {
         let right = |left_out, plan: &Plan| {
             let bytes = self.decode(plan);
             open_piece(&bytes, self.wanted.stripe).is_some().then_some((left_out, bytes))
         };
-        right(0, plan).or_else(|| {
+        right(ChunkSet::EMPTY, plan).or_else(|| {
             let mut others = distrust::plans_without(&self.code, piece, self.arrived(), self.parities());
             others.find_map(|(left_out, plan)| right(left_out, &plan))
         })
@@ -111,31 +108,27 @@ impl PieceFetch {
     }
 }
 
-fn each(chunks: Chunks) -> impl Iterator<Item = usize> {
-    (0..Chunks::BITS as usize).filter(move |chunk| chunks >> chunk & 1 == 1)
-}
-
 impl Engine {
     /// Reads these pieces of a stripe.
-    pub(in crate::engine) fn start_pieces(&mut self, wanted: Wanted, pieces: Chunks) {
+    pub(in crate::engine) fn start_pieces(&mut self, wanted: Wanted, pieces: ChunkSet) {
         let policy = *self.policy(wanted.partition);
         let mut direct = pieces;
-        let (mut given_up, mut late) = (0, 0);
-        for piece in each(pieces) {
+        let (mut given_up, mut late) = (ChunkSet::EMPTY, ChunkSet::EMPTY);
+        for piece in pieces.iter() {
             self.hedging.budget.earn();
             let of_piece = Wanted { data_index: piece, ..wanted.clone() };
             let node = wanted.members[piece];
             if self.goes_round(&of_piece) {
                 match self.nodes.is_ready(node) && policy.read_sidestep && self.takes_probe(node) {
-                    true => given_up |= 1 << piece,
-                    false => direct &= !(1 << piece),
+                    true => given_up.insert(piece),
+                    false => direct.remove(piece),
                 }
             } else if policy.hedge == Hedge::Adaptive && self.is_late(node) {
                 // Behind what is late already it would be late too.
-                late |= 1 << piece;
+                late.insert(piece);
             }
         }
-        self.stats.totals.degraded_reads_total += u64::from(direct != pieces || given_up != 0);
+        self.stats.totals.degraded_reads_total += u64::from(direct != pieces || !given_up.is_empty());
         let fetch = PieceFetch {
             code: self.codes.get(wanted.shape),
             wanted,
@@ -143,14 +136,14 @@ impl Engine {
             excluded: Excluded::default(),
             given_up,
             asked: SmallVec::new(),
-            parts: Vec::with_capacity(pieces.count_ones() as usize),
+            parts: Vec::with_capacity(pieces.len()),
             is_hedged: false,
             is_late_bound: false,
         };
         let key = self.piece_fetches.insert(fetch);
         self.ask_chunks(key, direct);
         // One after the other: the code can do without some of them, perhaps not without all.
-        each(late & direct).for_each(|piece| _ = self.hedge_pieces(key, piece as u8));
+        (late & direct).iter().for_each(|piece| _ = self.hedge_pieces(key, piece as u8));
         let spare = self.spare_of_next(policy.hedge);
         if spare > 0 {
             self.bind_late(key, spare);
@@ -158,8 +151,8 @@ impl Engine {
         self.go_on(key);
     }
 
-    fn ask_chunks(&mut self, key: PoolKey, chunks: Chunks) {
-        for chunk in each(chunks) {
+    fn ask_chunks(&mut self, key: PoolKey, chunks: ChunkSet) {
+        for chunk in chunks.iter() {
             let Some(fetch) = self.piece_fetches.get(key) else { return };
             let wanted = &fetch.wanted;
             let (stripe, length, node) = (wanted.stripe, wanted.chunk_bytes, wanted.members[chunk]);
@@ -179,15 +172,16 @@ impl Engine {
         fetch.is_late_bound = true;
         let (pieces, data_count) = (fetch.pieces, fetch.wanted.shape.data_count());
         let mut more = count;
-        if (pieces.count_ones() as usize) < data_count {
+        if pieces.len() < data_count {
             // What decodes one piece is one answer more than is needed of all that.
-            let plans = each(pieces).filter_map(|piece| self.plan_of(key, piece, 1 << piece)).collect::<Vec<_>>();
+            let plans =
+                pieces.iter().filter_map(|piece| self.plan_of(key, piece, ChunkSet::of(piece))).collect::<Vec<_>>();
             plans.iter().for_each(|plan| self.ask_sources_of(key, plan));
             more -= 1;
         }
         for _ in 0..more {
             let Some(chunk) = self.piece_fetches.get(key).and_then(|fetch| self.spare_chunk(fetch)) else { return };
-            self.ask_chunks(key, 1 << chunk);
+            self.ask_chunks(key, ChunkSet::of(chunk));
         }
     }
 
@@ -198,9 +192,9 @@ impl Engine {
         let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
         let covers_all = |chunk: usize| {
             let parity = chunk.checked_sub(shape.data_count());
-            parity.is_some_and(|parity| each(fetch.pieces).all(|piece| shape.covers(parity, piece)))
+            parity.is_some_and(|parity| fetch.pieces.iter().all(|piece| shape.covers(parity, piece)))
         };
-        let is_free = |chunk: &usize| taken >> chunk & 1 == 0 && self.nodes.is_ready(wanted.members[*chunk]);
+        let is_free = |chunk: &usize| !taken.contains(*chunk) && self.nodes.is_ready(wanted.members[*chunk]);
         let rank = |&chunk: &usize| {
             let node = wanted.members[chunk];
             (!covers_all(chunk), self.is_slow_source(wanted, node), self.load_of(node))
@@ -209,19 +203,19 @@ impl Engine {
     }
 
     /// How to get a piece from what is relied on and as little else as possible, without the chunks in `avoided`.
-    fn plan_of(&self, key: PoolKey, piece: usize, avoided: Chunks) -> Option<Arc<Plan>> {
+    fn plan_of(&self, key: PoolKey, piece: usize, avoided: ChunkSet) -> Option<Arc<Plan>> {
         let fetch = self.piece_fetches.get(key)?;
         let wanted = &fetch.wanted;
         let code = &fetch.code;
-        let (arrived, relied_on) = (fetch.arrived(), fetch.relied_on() & !avoided);
-        let closed = (fetch.excluded.all | fetch.given_up | avoided) & !arrived;
+        let (arrived, relied_on) = (fetch.arrived(), fetch.relied_on() - avoided);
+        let closed = (fetch.excluded.all | fetch.given_up | avoided) - arrived;
         let is_usable = |chunk: usize| {
-            arrived >> chunk & 1 == 1 || closed >> chunk & 1 == 0 && self.nodes.is_ready(wanted.members[chunk])
+            arrived.contains(chunk) || !closed.contains(chunk) && self.nodes.is_ready(wanted.members[chunk])
         };
         let turn = wanted.stripe.raw() as usize;
         let rank = |chunk: usize| {
             let node = wanted.members[chunk];
-            let is_relied_on = relied_on >> chunk & 1 == 1;
+            let is_relied_on = relied_on.contains(chunk);
             let is_slow = !is_relied_on && self.is_slow_source(wanted, node);
             // Ties go round, so that no chunk is always the one that is asked.
             (!is_relied_on, is_slow, self.load_of(node), (chunk + turn) % wanted.members.len())
@@ -232,32 +226,32 @@ impl Engine {
         let is_any_k_enough = code.tolerance() == code.parity_count();
         let kept = if is_any_k_enough { code.data_count() } else { ranked.len() };
         let cheap = ranked.iter().take(kept).filter(|((_, is_slow, ..), _)| !is_slow);
-        let cheap: Chunks = cheap.fold(0, |bits, &(_, chunk)| bits | 1 << chunk);
+        let cheap: ChunkSet = cheap.map(|&(_, chunk)| chunk).collect();
         let cost = |chunk: usize| match () {
-            () if cheap >> chunk & 1 == 1 => Cost::Low,
+            () if cheap.contains(chunk) => Cost::Low,
             // The piece's own node is asked after all, where nothing else helps.
             () if is_usable(chunk) => Cost::High,
             () => Cost::Infinite,
         };
         let is_reachable = |chunk: usize| {
-            closed >> chunk & 1 == 0 && self.nodes.is_reachable(wanted.members[chunk]) || arrived >> chunk & 1 == 1
+            !closed.contains(chunk) && self.nodes.is_reachable(wanted.members[chunk]) || arrived.contains(chunk)
         };
         code.cheapest_plan(piece, &cost).or_else(|_| code.read_plan(piece, &is_reachable)).ok()
     }
 
     fn ask_sources_of(&mut self, key: PoolKey, plan: &Plan) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
-        let sources = plan.sources.iter().fold(0, |bits, source| bits | 1 << source);
-        self.ask_chunks(key, sources & !(fetch.arrived() | fetch.outstanding()));
+        let sources: ChunkSet = plan.sources.iter().copied().collect();
+        self.ask_chunks(key, sources - fetch.arrived() - fetch.outstanding());
     }
 
     /// Asks until every piece can be had from what is relied on, and ends when all are there.
     fn go_on(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
-        let open = fetch.pieces & !fetch.relied_on();
+        let open = fetch.pieces - fetch.relied_on();
         let mut has_ways = true;
-        for piece in each(open) {
-            match self.plan_of(key, piece, 0) {
+        for piece in open.iter() {
+            match self.plan_of(key, piece, ChunkSet::EMPTY) {
                 Some(plan) => self.ask_sources_of(key, &plan),
                 None => has_ways = false,
             }
@@ -272,14 +266,14 @@ impl Engine {
     /// Ends the fetch if what arrived suffices.
     fn finish_pieces(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
-        let (arrived, is_racing) = (fetch.arrived(), fetch.is_late_bound || fetch.given_up != 0);
-        let missing = fetch.pieces & !arrived;
-        let is_awaited = fetch.outstanding() & !fetch.given_up != 0;
-        if missing != 0 && is_awaited && !is_racing {
+        let (arrived, is_racing) = (fetch.arrived(), fetch.is_late_bound || !fetch.given_up.is_empty());
+        let missing = fetch.pieces - arrived;
+        let is_awaited = !(fetch.outstanding() - fetch.given_up).is_empty();
+        if !missing.is_empty() && is_awaited && !is_racing {
             return;
         }
-        let plan = |piece| Some((piece, fetch.code.read_plan(piece, &|chunk| arrived >> chunk & 1 == 1).ok()?));
-        let Some(plans) = each(missing).map(plan).collect::<Option<Vec<(usize, Arc<Plan>)>>>() else {
+        let plan = |piece| Some((piece, fetch.code.read_plan(piece, &|chunk| arrived.contains(chunk)).ok()?));
+        let Some(plans) = missing.iter().map(plan).collect::<Option<Vec<(usize, Arc<Plan>)>>>() else {
             // The last answer came, and something that there was no way to is still missing.
             if fetch.asked.is_empty() {
                 self.go_on(key);
@@ -287,7 +281,7 @@ impl Engine {
             return;
         };
         let mut decoded = Vec::with_capacity(plans.len());
-        let mut damaged = 0;
+        let mut damaged = ChunkSet::EMPTY;
         for (piece, plan) in &plans {
             let Some((left_out, bytes)) = fetch.decode_rightly(*piece, plan) else {
                 return self.ask_another_parity(key);
@@ -295,10 +289,10 @@ impl Engine {
             damaged |= left_out;
             decoded.push((*piece as u8, bytes));
         }
-        self.stats.totals.hedges_won_total += u64::from(fetch.is_hedged && missing != 0);
-        self.stats.totals.late_bound_total += u64::from(fetch.is_late_bound && missing != 0);
+        self.stats.totals.hedges_won_total += u64::from(fetch.is_hedged && !missing.is_empty());
+        self.stats.totals.late_bound_total += u64::from(fetch.is_late_bound && !missing.is_empty());
         let (stripe, members) = (fetch.wanted.stripe, Arc::clone(&fetch.wanted.members));
-        each(damaged).for_each(|parity| self.suspect_chunk(members[parity], stripe));
+        damaged.iter().for_each(|parity| self.suspect_chunk(members[parity], stripe));
         self.end_pieces(key, Some(decoded));
     }
 
@@ -308,17 +302,12 @@ impl Engine {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
         let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
         let (members, is_over) = (&fetch.wanted.members, fetch.asked.is_empty());
-        let free = each(!taken & fetch.parities()).take_while(|&chunk| chunk < members.len());
-        let free: SmallVec<[usize; 8]> = free.collect();
-        if let Some(&parity) = free.iter().rev().find(|&&parity| self.nodes.is_ready(members[parity])) {
-            return self.ask_chunks(key, 1 << parity);
+        let (free, own) = (fetch.parities() - taken, fetch.pieces - taken);
+        if let Some(parity) = free.iter().filter(|&parity| self.nodes.is_ready(members[parity])).last() {
+            return self.ask_chunks(key, ChunkSet::of(parity));
         }
-        let of_own = |is_there: &dyn Fn(NodeId) -> bool| {
-            let own = each(fetch.pieces & !taken).filter(|&piece| is_there(members[piece]));
-            own.fold(0, |bits, piece| bits | 1 << piece)
-        };
-        let ready = of_own(&|node| self.nodes.is_ready(node));
-        if ready != 0 {
+        let ready: ChunkSet = own.iter().filter(|&piece| self.nodes.is_ready(members[piece])).collect();
+        if !ready.is_empty() {
             self.suspect_parities(key);
             return self.ask_chunks(key, ready);
         }
@@ -326,13 +315,12 @@ impl Engine {
             return;
         }
         // One that is silent may only be late, and takes longest.
-        let silent = of_own(&|node| self.nodes.is_reachable(node));
-        let silent_parity = free.into_iter().find(|&parity| self.nodes.is_reachable(members[parity]));
-        let silent = silent | silent_parity.map_or(0, |parity| 1 << parity);
+        let is_silent = |&chunk: &usize| self.nodes.is_reachable(members[chunk]);
+        let silent: ChunkSet = own.iter().filter(is_silent).chain(free.iter().find(is_silent)).collect();
         if self.parities_again(key) {
             return self.go_on(key);
         }
-        if silent != 0 {
+        if !silent.is_empty() {
             return self.ask_chunks(key, silent);
         }
         if let Some(fetch) = self.piece_fetches.get(key) {
@@ -347,7 +335,7 @@ impl Engine {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
         let (stripe, members) = (fetch.wanted.stripe, Arc::clone(&fetch.wanted.members));
         let parities = fetch.arrived() & fetch.parities();
-        each(parities).for_each(|parity| self.suspect_chunk(members[parity], stripe));
+        parities.iter().for_each(|parity| self.suspect_chunk(members[parity], stripe));
     }
 
     fn end_pieces(&mut self, key: PoolKey, decoded: Option<Vec<(u8, Vec<u8>)>>) {
@@ -356,7 +344,7 @@ impl Engine {
         let FetchPurpose::Piece { read, number } = fetch.wanted.purpose else { return };
         let Some(decoded) = decoded else { return self.striped_unreadable(read) };
         let pieces = fetch.pieces;
-        let whole = fetch.parts.into_iter().chain(decoded).filter(|part| pieces >> part.0 & 1 == 1);
+        let whole = fetch.parts.into_iter().chain(decoded).filter(|part| pieces.contains(part.0.into()));
         self.pieces_read(read, number, whole);
     }
 
@@ -431,25 +419,26 @@ impl Engine {
     /// Is there a way for every piece without this chunk?
     fn may_give_up(&self, key: PoolKey, part: u8) -> bool {
         let Some(fetch) = self.piece_fetches.get(key) else { return false };
-        let part = 1 << part;
-        let missing = fetch.pieces & !(fetch.relied_on() & !part);
-        fetch.outstanding() & !fetch.given_up & part != 0
-            && each(missing).all(|piece| self.plan_of(key, piece, part).is_some())
+        let chunk = ChunkSet::of(part.into());
+        let missing = fetch.pieces - (fetch.relied_on() - chunk);
+        (fetch.outstanding() - fetch.given_up).contains(part.into())
+            && missing.iter().all(|piece| self.plan_of(key, piece, chunk).is_some())
     }
 
     /// Whatever does not answer is not relied on any more.
     pub(super) fn rely_on_ready(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
         let silent = |&chunk: &u8| !self.nodes.is_ready(fetch.wanted.members[usize::from(chunk)]);
-        let silent = fetch.asked().filter(silent).fold(0, |bits, chunk| bits | 1 << chunk);
+        let silent: ChunkSet = fetch.asked().filter(silent).map(usize::from).collect();
         fetch.given_up |= silent;
         self.go_on(key);
     }
 
     fn give_up(&mut self, key: PoolKey, part: u8) {
         if let Some(fetch) = self.piece_fetches.get_mut(key) {
-            self.stats.totals.degraded_reads_total += u64::from(fetch.given_up == 0);
-            (fetch.given_up, fetch.is_hedged) = (fetch.given_up | 1 << part, true);
+            self.stats.totals.degraded_reads_total += u64::from(fetch.given_up.is_empty());
+            fetch.given_up.insert(part.into());
+            fetch.is_hedged = true;
             self.go_on(key);
         }
     }

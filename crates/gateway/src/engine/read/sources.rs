@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use shorttail_codes::{Code, Cost, Plan};
+use shorttail_codes::{ChunkSet, Code, Cost, Plan};
 use shorttail_policy::{Hedge, Policy};
 use shorttail_units::{NodeId, PartitionId};
 use smallvec::SmallVec;
@@ -18,15 +18,16 @@ use super::fetch::{Wanted, Way};
 use crate::engine::Engine;
 use crate::engine::limits::{DEGRADED_GUESS_BYTES, DEGRADED_GUESS_BYTES_MAX};
 
-type Chunks = SmallVec<[usize; 24]>;
+/// Chunks to ask, the best first.
+type Chosen = SmallVec<[usize; 8]>;
 
 impl Engine {
-    pub(super) fn way_to(&mut self, wanted: &Wanted, excluded: u128) -> Way {
+    pub(super) fn way_to(&mut self, wanted: &Wanted, excluded: ChunkSet) -> Way {
         let node = wanted.members[wanted.data_index];
         let policy = *self.policy(wanted.partition);
         let is_urgent = wanted.purpose.is_urgent();
         let spare = if is_urgent { self.spare_of_next(policy.hedge) } else { 0 };
-        if excluded & 1 << wanted.data_index != 0 || !self.nodes.is_ready(node) {
+        if excluded.contains(wanted.data_index) || !self.nodes.is_ready(node) {
             return Way::Degraded { spare };
         }
         if policy.read_sidestep && self.is_avoided_of(wanted, excluded) {
@@ -60,19 +61,19 @@ impl Engine {
     pub(super) fn goes_round(&mut self, wanted: &Wanted) -> bool {
         let node = wanted.members[wanted.data_index];
         let policy = *self.policy(wanted.partition);
-        if !self.nodes.is_ready(node) || policy.read_sidestep && self.is_avoided_of(wanted, 0) {
+        if !self.nodes.is_ready(node) || policy.read_sidestep && self.is_avoided_of(wanted, ChunkSet::EMPTY) {
             return true;
         }
-        policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, 0)
+        policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, ChunkSet::EMPTY)
     }
 
-    pub(super) fn has_plan(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+    pub(super) fn has_plan(&mut self, wanted: &Wanted, excluded: ChunkSet) -> bool {
         let code = self.codes.get(wanted.shape);
         self.choose_plan(&code, wanted, excluded).is_some()
     }
 
     /// LLF (Hu et al. 2017): are all sources of the degraded read less loaded than the holder?
-    fn is_least_loaded_elsewhere(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+    fn is_least_loaded_elsewhere(&mut self, wanted: &Wanted, excluded: ChunkSet) -> bool {
         let own = self.load_of(wanted.members[wanted.data_index]);
         if own == 0 {
             return false;
@@ -83,43 +84,35 @@ impl Engine {
     }
 
     /// The plan of a degraded read. `None`: too many chunks are not to be had.
-    pub(super) fn choose_plan(&self, code: &Code, wanted: &Wanted, excluded: u128) -> Option<Arc<Plan>> {
-        let excluded = excluded | 1 << wanted.data_index;
+    pub(super) fn choose_plan(&self, code: &Code, wanted: &Wanted, excluded: ChunkSet) -> Option<Arc<Plan>> {
         let members = &wanted.members;
-        let free = |chunk: usize| excluded & 1 << chunk == 0;
-        let ready: Chunks =
-            (0..members.len()).filter(|&chunk| free(chunk) && self.nodes.is_ready(members[chunk])).collect();
-        let dear = self.dear_of(code, wanted, &ready);
+        let free = ChunkSet::first(members.len()) - excluded - ChunkSet::of(wanted.data_index);
+        let ready = free.iter().filter(|&chunk| self.nodes.is_ready(members[chunk])).collect();
+        let dear = self.dear_of(code, wanted, ready);
         let cost = |chunk: usize| match () {
-            () if !ready.contains(&chunk) => Cost::Infinite,
-            () if dear & 1 << chunk != 0 => Cost::High,
+            () if !ready.contains(chunk) => Cost::Infinite,
+            () if dear.contains(chunk) => Cost::High,
             () => Cost::Low,
         };
-        let reachable = |chunk: usize| free(chunk) && self.nodes.is_reachable(members[chunk]);
+        let reachable = |chunk: usize| free.contains(chunk) && self.nodes.is_reachable(members[chunk]);
         let plan = code.cheapest_plan(wanted.data_index, &cost);
         plan.or_else(|_| code.read_plan(wanted.data_index, &reachable)).ok()
     }
 
     /// Chunks that are better left out: of slow nodes, and of the most loaded ones where any `k` chunks suffice.
-    fn dear_of(&self, code: &Code, wanted: &Wanted, ready: &Chunks) -> u128 {
-        let is_slow = |node: NodeId| self.is_slow_source(wanted, node);
+    fn dear_of(&self, code: &Code, wanted: &Wanted, ready: ChunkSet) -> ChunkSet {
         let turn = wanted.stripe.raw() as usize;
-        let rank = |&chunk: &usize| {
+        let rank = |chunk: usize| {
             let node = wanted.members[chunk];
             // Ties go round, so that no chunk is always the one that is asked.
-            (is_slow(node), self.load_of(node), (chunk + turn) % wanted.members.len())
+            (self.is_slow_source(wanted, node), self.load_of(node), (chunk + turn) % wanted.members.len(), chunk)
         };
-        let mut ranked: SmallVec<[(bool, usize, usize, usize); 24]> = ready
-            .iter()
-            .map(|chunk| (rank(chunk), *chunk))
-            .map(|((slow, load, turn), it)| (slow, load, turn, it))
-            .collect();
+        let mut ranked: SmallVec<[_; 24]> = ready.iter().map(rank).collect();
         ranked.sort_unstable();
         let is_any_k_enough = code.tolerance() == code.parity_count();
         let kept = if is_any_k_enough { code.data_count() } else { ranked.len() };
-        let is_dear = |&(place, &(slow, ..)): &(usize, &(bool, usize, usize, usize))| slow || place >= kept;
-        let dear = ranked.iter().enumerate().filter(is_dear);
-        dear.fold(0, |bits, (_, &(.., chunk))| bits | 1 << chunk)
+        let dear = ranked.iter().enumerate().filter(|&(place, &(is_slow, ..))| is_slow || place >= kept);
+        dear.map(|(_, &(.., chunk))| chunk).collect()
     }
 
     /// Is this node better not asked for what is to be decoded?
@@ -129,22 +122,21 @@ impl Engine {
     }
 
     /// Further sources for late binding: the least loaded ones.
-    pub(super) fn choose_spare(&self, wanted: &Wanted, excluded: u128, plan: &Plan, count: u8) -> Chunks {
-        let mut taken = excluded | 1 << wanted.data_index;
-        plan.sources.iter().for_each(|&source| taken |= 1 << source);
-        let mut spare = Chunks::new();
+    pub(super) fn choose_spare(&self, wanted: &Wanted, excluded: ChunkSet, plan: &Plan, count: u8) -> Chosen {
+        let mut taken = excluded | ChunkSet::of(wanted.data_index) | plan.sources.iter().copied().collect();
+        let mut spare = SmallVec::new();
         while spare.len() < usize::from(count) {
             let Some(chunk) = self.choose_other(wanted, taken) else { break };
-            taken |= 1 << chunk;
+            taken.insert(chunk);
             spare.push(chunk);
         }
         spare
     }
 
     /// One more source that is not `taken`.
-    pub(super) fn choose_other(&self, wanted: &Wanted, taken: u128) -> Option<usize> {
+    pub(super) fn choose_other(&self, wanted: &Wanted, taken: ChunkSet) -> Option<usize> {
         let members = &wanted.members;
-        let is_free = |chunk: &usize| taken & 1 << chunk == 0 && self.nodes.is_ready(members[*chunk]);
+        let is_free = |chunk: &usize| !taken.contains(*chunk) && self.nodes.is_ready(members[*chunk]);
         let sidesteps = self.policy(wanted.partition).read_sidestep;
         let rank = |chunk: &usize| {
             let node = members[*chunk];
@@ -160,27 +152,27 @@ impl Engine {
         &self,
         code: &Code,
         wanted: &Wanted,
-        (taken, excluded): (u128, u128),
+        (taken, excluded): (ChunkSet, ChunkSet),
         late: u8,
-    ) -> SmallVec<[usize; 8]> {
+    ) -> Chosen {
         if code.tolerance() == code.parity_count() {
             // Any one will do: the least loaded.
-            return self.choose_other(wanted, excluded | taken | 1 << wanted.data_index).into_iter().collect();
+            return self.choose_other(wanted, excluded | taken | ChunkSet::of(wanted.data_index)).into_iter().collect();
         }
-        let left_out = excluded | 1 << wanted.data_index | 1 << late;
+        let left_out = excluded | ChunkSet::of(wanted.data_index) | ChunkSet::of(late.into());
         let cost = |chunk: usize| match () {
-            () if left_out >> chunk & 1 == 1 || !self.nodes.is_ready(wanted.members[chunk]) => Cost::Infinite,
-            () if taken >> chunk & 1 == 1 => Cost::Low,
+            () if left_out.contains(chunk) || !self.nodes.is_ready(wanted.members[chunk]) => Cost::Infinite,
+            () if taken.contains(chunk) => Cost::Low,
             () => Cost::High,
         };
         let plan = code.cheapest_plan(wanted.data_index, &cost).ok();
         let sources = plan.iter().flat_map(|plan| &plan.sources);
-        sources.copied().filter(|&source| taken >> source & 1 == 0).collect()
+        sources.copied().filter(|&source| !taken.contains(source)).collect()
     }
 
     /// Is the holder one of the slowest of these, and no more than the code can do without? Or is it at its bound, and
     /// those that are asked instead are not busy? All can be at theirs, and would be asked several times as much.
-    fn is_avoided_of(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+    fn is_avoided_of(&mut self, wanted: &Wanted, excluded: ChunkSet) -> bool {
         let members = &wanted.members;
         let node = members[wanted.data_index];
         if self.monitor.is_fail_slow(node) {
@@ -286,7 +278,7 @@ mod tests {
 
     fn is_direct(engine: &mut Engine, data_index: usize) -> bool {
         let wanted = wanted(engine, data_index);
-        let is_direct = engine.way_to(&wanted, 0) == Way::Direct;
+        let is_direct = engine.way_to(&wanted, ChunkSet::EMPTY) == Way::Direct;
         assert_eq!(engine.goes_round(&wanted), !is_direct);
         is_direct
     }

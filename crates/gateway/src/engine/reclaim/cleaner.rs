@@ -16,6 +16,7 @@ mod landing;
 
 use std::collections::HashSet;
 
+use shorttail_codes::ChunkSet;
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{PartitionId, StripeId};
 
@@ -98,7 +99,7 @@ pub struct Job {
     /// A chunk could not be read: others are begun meanwhile.
     is_parked: bool,
     /// Chunks that the bytes at hand were read without, because they proved damaged.
-    excluded: u128,
+    excluded: ChunkSet,
 }
 
 /// A record that a job has come to.
@@ -171,7 +172,7 @@ impl Engine {
             has_moved: false,
             is_moving: true,
             is_parked: false,
-            excluded: 0,
+            excluded: ChunkSet::EMPTY,
         });
         self.work.push_back(Work::Job(job));
     }
@@ -320,14 +321,13 @@ impl Engine {
         let data_count = self.config.data_count();
         let Some(job) = self.jobs.get_mut(key) else { return };
         job.begin_chunk_again(data_count);
-        let bit = 1 << job.data_index;
-        if job.excluded & bit != 0 {
+        if job.excluded.contains(job.data_index) {
             // Neither way: the next time both are tried.
-            job.excluded = 0;
+            job.excluded = ChunkSet::EMPTY;
             return self.retry_later(key);
         }
         tracing::warn!(stripe = ?job.id, data_index = job.data_index, "damaged chunk");
-        job.excluded |= bit;
+        job.excluded.insert(job.data_index);
         let (slot, data_index) = (job.slot, job.data_index);
         let stripe = self.stripes.at(slot);
         let (id, node) = (stripe.id, stripe.members[data_index]);
@@ -338,7 +338,7 @@ impl Engine {
     fn load_chunk(&mut self, key: PoolKey) {
         let job = self.jobs.get_mut(key).expect("a job that goes on");
         let (slot, data_index) = (job.slot, job.data_index);
-        let excluded = job.excluded & 1 << data_index;
+        let excluded = job.excluded & ChunkSet::of(data_index);
         let stripe = self.stripes.at(slot);
         if let Some(open) = &stripe.open {
             job.is_parked = false;
@@ -350,7 +350,7 @@ impl Engine {
             job.data_index += 1;
             return;
         }
-        let near = if excluded == 0 { self.read_chunk_near(slot, data_index, length as usize) } else { None };
+        let near = if excluded.is_empty() { self.read_chunk_near(slot, data_index, length as usize) } else { None };
         let job = self.jobs.get_mut(key).expect("a job that goes on");
         if let Some(bytes) = near {
             job.is_parked = false;
@@ -366,7 +366,7 @@ impl Engine {
         &mut self,
         key: PoolKey,
         wanted: Wanted,
-        excluded: u128,
+        excluded: ChunkSet,
         result: Result<&[u8], FetchError>,
     ) {
         let Some(job) = self.jobs.get_mut(key) else { return };

@@ -63,11 +63,11 @@ impl Engine {
             return true;
         }
         let away = stripe.members.iter().enumerate().filter(|&(_, &node)| !self.nodes.is_reachable(node));
-        let without = away.fold(self.repair.lacks(stripe.id), |bits, (chunk, _)| bits | 1 << chunk);
-        if without.count_ones() as usize <= self.config.tolerance() {
+        let without = self.repair.lacks(stripe.id) | away.map(|(chunk, _)| chunk).collect();
+        if without.len() <= self.config.tolerance() {
             return true;
         }
-        let is_there = |chunk: usize| without & 1 << chunk == 0;
+        let is_there = |chunk: usize| !without.contains(chunk);
         let filled = stripe.fills.iter().enumerate().filter(|&(_, &fill)| fill > 0);
         filled.map(|(chunk, _)| chunk).all(|chunk| sight.code.read_plan(chunk, &is_there).is_ok())
     }

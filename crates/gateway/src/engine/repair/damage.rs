@@ -24,7 +24,7 @@ use crate::engine::{Engine, What};
 impl Engine {
     /// Something about a chunk of a stripe on this node was wrong.
     pub(in crate::engine) fn suspect_chunk(&mut self, node: NodeId, stripe: StripeId) {
-        if self.chunk_of(node, stripe).is_some_and(|chunk| self.repair.lacks(stripe) & 1 << chunk == 0)
+        if self.chunk_of(node, stripe).is_some_and(|chunk| !self.repair.lacks(stripe).contains(chunk))
             && self.nodes.is_ready(node)
         {
             self.verify_chunk(node, stripe);

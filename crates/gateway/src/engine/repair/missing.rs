@@ -150,7 +150,7 @@ impl Engine {
         if report.damaged || !report.sealed {
             return;
         }
-        let is_lost = self.repair.lacks(id) & 1 << chunk != 0;
+        let is_lost = self.repair.lacks(id).contains(chunk);
         let Reparable::Whole(facts) = self.reparable(id) else { return };
         let Some(&member) = facts.members.get(chunk) else { return };
         if member == node {
@@ -212,7 +212,7 @@ impl Engine {
         let mut chunks = count.chunks;
         let is_over = self.walk_stripes(&mut count.walk, AWAY_LOOKS_MAX, |id, members, _| {
             let lost = self.repair.lacks(id);
-            let is_away = |(chunk, node): &(usize, &NodeId)| lost & 1 << chunk == 0 && away.contains(node);
+            let is_away = |(chunk, node): &(usize, &NodeId)| !lost.contains(*chunk) && away.contains(node);
             chunks += members.iter().enumerate().filter(is_away).count() as u64;
         });
         match is_over {

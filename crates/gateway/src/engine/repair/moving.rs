@@ -24,6 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use shorttail_codes::ChunkSet;
 use shorttail_placement::{Candidate, Wish, choose_replacement};
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, NodeRequest, Refusal, Source};
@@ -307,12 +308,11 @@ impl Engine {
         let Some(chunk) = facts.members.iter().position(|&member| member == from) else { return Some(()) };
         // What can be repaired is repaired first; where nothing can be, what is left may leave its node all the same.
         let lost = self.repair.lacks(stripe);
-        let is_repaired = lost != 0 && !self.repair.is_stuck(stripe) || lost & 1 << chunk != 0;
+        let is_repaired = !lost.is_empty() && !self.repair.is_stuck(stripe) || lost.contains(chunk);
         if is_repaired || self.moves.under_way.contains_key(&stripe) || !self.nodes.is_ready(from) {
             return Some(());
         }
-        let others = facts.members.iter().enumerate().filter(|&(other, _)| other != chunk && lost & 1 << other == 0);
-        let others = others.map(|(_, &node)| node);
+        let others = facts.members_without(lost | ChunkSet::of(chunk));
         let (ready, away): (Vec<NodeId>, Vec<NodeId>) = others.partition(|&node| self.nodes.is_ready(node));
         // As with a repair: a later owner that does not hear the target must hear of it.
         if ready.len() < facts.shape.tolerance() && away.iter().any(|&node| !self.is_gone(node)) {

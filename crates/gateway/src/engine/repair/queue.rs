@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use shorttail_codes::ChunkSet;
 use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::ChunkKind;
 use smallvec::SmallVec;
@@ -31,12 +32,11 @@ use crate::engine::limits::AWAY_COUNT_US;
 /// What is lost of a stripe.
 #[derive(Debug, Default)]
 pub struct Lost {
-    /// Bit per chunk.
-    pub chunks: u128,
+    pub chunks: ChunkSet,
     /// Those of them that are there, but damaged.
-    pub(in crate::engine) damaged: u128,
+    pub(in crate::engine) damaged: ChunkSet,
     /// Chunks that failed as sources lately.
-    pub avoided: u128,
+    pub avoided: ChunkSet,
     /// Orders that failed since a chunk of it was rebuilt.
     pub(super) failures: u32,
     /// Nodes that cannot take the chunk, or did not reach what it is made of, until all others did.
@@ -59,7 +59,7 @@ pub struct Lost {
 impl Lost {
     /// How many more losses the stripe survives.
     fn count(&mut self) {
-        self.spare = self.shape.tolerance().saturating_sub(self.chunks.count_ones() as usize);
+        self.spare = self.shape.tolerance().saturating_sub(self.chunks.len());
     }
 }
 
@@ -76,9 +76,9 @@ pub struct Repair {
     lost: HashMap<StripeId, Lost>,
     lost_count: u64,
     /// How many stripes lost how many chunks.
-    stripes_by_lost: BTreeMap<u32, u64>,
+    stripes_by_lost: BTreeMap<usize, u64>,
     /// How many stripes with local groups lost just these chunks, if those are more than the code survives in any case.
-    stripes_beyond: BTreeMap<(CodeShape, u128), u64>,
+    stripes_beyond: BTreeMap<(CodeShape, ChunkSet), u64>,
     /// To be looked at, the fewest spare chunks first.
     queue: BTreeSet<(usize, StripeId)>,
     /// The last that was looked at beside the most urgent ones.
@@ -117,32 +117,32 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Chunks of a stripe that are lost or damaged, a bit each.
-    pub fn lacks(&self, stripe: StripeId) -> u128 {
-        self.lost.get(&stripe).map_or(0, |lost| lost.chunks)
+    /// Chunks of a stripe that are lost or damaged.
+    pub fn lacks(&self, stripe: StripeId) -> ChunkSet {
+        self.lost.get(&stripe).map_or(ChunkSet::EMPTY, |lost| lost.chunks)
     }
 
     /// Chunks that a read goes round from the beginning: what is lost; what is damaged as long as the others suffice,
     /// for much of it may be right.
-    pub fn avoided_by_reads(&self, stripe: StripeId, shape: CodeShape) -> u128 {
-        let Some(lost) = self.lost.get(&stripe) else { return 0 };
-        let suffices = lost.chunks.count_ones() as usize <= shape.tolerance();
-        if suffices { lost.chunks } else { lost.chunks & !lost.damaged }
+    pub fn avoided_by_reads(&self, stripe: StripeId, shape: CodeShape) -> ChunkSet {
+        let Some(lost) = self.lost.get(&stripe) else { return ChunkSet::EMPTY };
+        let suffices = lost.chunks.len() <= shape.tolerance();
+        if suffices { lost.chunks } else { lost.chunks - lost.damaged }
     }
 
     /// The chunk is there, but damaged.
     pub(super) fn mark_damaged(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
-        if self.lacks(stripe) & 1 << chunk == 0 {
+        if !self.lacks(stripe).contains(chunk) {
             self.mark(stripe, chunk, shape);
             if let Some(lost) = self.lost.get_mut(&stripe) {
-                lost.damaged |= 1 << chunk;
+                lost.damaged.insert(chunk);
             }
         }
     }
 
     /// Was the chunk there, and damaged, when it was looked at last?
     pub(super) fn is_damaged(&self, stripe: StripeId, chunk: usize) -> bool {
-        self.lost.get(&stripe).is_some_and(|lost| lost.damaged & 1 << chunk != 0)
+        self.lost.get(&stripe).is_some_and(|lost| lost.damaged.contains(chunk))
     }
 
     /// Does any stripe lack chunks, or may one?
@@ -201,30 +201,29 @@ impl Repair {
 
     /// Most chunks that one stripe lost.
     pub(in crate::engine) fn lost_of_stripe_max(&self) -> u64 {
-        self.stripes_by_lost.last_key_value().map_or(0, |(&count, _)| u64::from(count))
+        self.stripes_by_lost.last_key_value().map_or(0, |(&count, _)| count as u64)
     }
 
     /// Most chunks that one stripe lost, of those that lost so many at most.
     pub(in crate::engine) fn lost_of_stripe_max_through(&self, count: usize) -> u64 {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.stripes_by_lost.range(..=count).next_back().map_or(0, |(&count, _)| u64::from(count))
+        self.stripes_by_lost.range(..=count).next_back().map_or(0, |(&count, _)| count as u64)
     }
 
     /// A stripe has lost other chunks than before.
-    fn recount(&mut self, shape: CodeShape, before: u128, after: u128) {
-        let (count_before, count_after) = (before.count_ones(), after.count_ones());
+    fn recount(&mut self, shape: CodeShape, before: ChunkSet, after: ChunkSet) {
+        let (count_before, count_after) = (before.len(), after.len());
         count_other(&mut self.stripes_by_lost, Some(count_before), Some(count_after).filter(|&count| count > 0));
         // Without groups nothing decodes what lost more than may be lost.
-        let pattern = |lost: u128| {
-            let is_beyond = shape.local_count() > 0 && lost.count_ones() as usize > shape.tolerance();
+        let pattern = |lost: ChunkSet| {
+            let is_beyond = shape.local_count() > 0 && lost.len() > shape.tolerance();
             is_beyond.then_some((shape, lost))
         };
         count_other(&mut self.stripes_beyond, pattern(before), pattern(after));
-        self.lost_count = self.lost_count + u64::from(count_after) - u64::from(count_before);
+        self.lost_count = self.lost_count + count_after as u64 - count_before as u64;
     }
 
     /// What stripes with local groups lost that lost more than may be lost whichever it is, each pattern once.
-    pub(in crate::engine) fn patterns_beyond(&self) -> impl Iterator<Item = (CodeShape, u128)> {
+    pub(in crate::engine) fn patterns_beyond(&self) -> impl Iterator<Item = (CodeShape, ChunkSet)> {
         self.stripes_beyond.keys().copied()
     }
 
@@ -241,7 +240,7 @@ impl Repair {
 
     fn set_stuck(&mut self, stripe: StripeId, is_stuck: bool) {
         let Some(lost) = self.lost.get_mut(&stripe) else { return };
-        let count = u64::from(lost.chunks.count_ones());
+        let count = lost.chunks.len() as u64;
         match (std::mem::replace(&mut lost.is_stuck, is_stuck), is_stuck) {
             (false, true) => self.stuck_count += count,
             (true, false) => self.stuck_count -= count,
@@ -278,7 +277,7 @@ impl Repair {
     pub(super) fn note_had_by(&mut self, stripe: StripeId, chunk: usize, node: Option<NodeId>) {
         let had = (chunk as u8, node);
         if let Some(lost) = self.lost.get_mut(&stripe)
-            && lost.chunks & 1 << chunk != 0
+            && lost.chunks.contains(chunk)
             && !lost.had_by.contains(&had)
         {
             lost.had_by.push(had);
@@ -319,21 +318,21 @@ impl Repair {
     /// The chunk is lost; the stripe is in the queue no more.
     fn note(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
         let lacks = self.lacks(stripe);
-        if lacks & 1 << chunk == 0 && (lacks.count_ones() as usize) < shape.tolerance() {
+        if !lacks.contains(chunk) && lacks.len() < shape.tolerance() {
             // It is more urgent now, if anything can be done.
             self.unstick(stripe);
         }
         let lost = self.lost.entry(stripe).or_default();
-        lost.damaged &= !(1 << chunk);
-        if lost.chunks & 1 << chunk != 0 {
+        lost.damaged.remove(chunk);
+        if lost.chunks.contains(chunk) {
             return;
         }
-        if lost.chunks != 0 {
+        if !lost.chunks.is_empty() {
             self.queue.remove(&(lost.spare, stripe));
         }
         self.stuck_count += u64::from(lost.is_stuck);
         let before = lost.chunks;
-        lost.chunks |= 1 << chunk;
+        lost.chunks.insert(chunk);
         lost.shape = shape;
         lost.count();
         let is_given_up = lost.is_stuck && lost.rests_until_us.is_none();
@@ -346,7 +345,7 @@ impl Repair {
 
     /// The chunk is there.
     pub(in crate::engine) fn clear(&mut self, stripe: StripeId, chunk: usize) {
-        if self.lacks(stripe) & 1 << chunk == 0 {
+        if !self.lacks(stripe).contains(chunk) {
             return;
         }
         // What could not be rebuilt without it perhaps can.
@@ -354,9 +353,9 @@ impl Repair {
         let Some(lost) = self.lost.get_mut(&stripe) else { return };
         self.queue.remove(&(lost.spare, stripe));
         let (shape, before) = (lost.shape, lost.chunks);
-        lost.chunks &= !(1 << chunk);
-        lost.damaged &= !(1 << chunk);
-        lost.avoided &= !(1 << chunk);
+        lost.chunks.remove(chunk);
+        lost.damaged.remove(chunk);
+        lost.avoided.remove(chunk);
         lost.failures = 0;
         lost.refused.clear();
         lost.had_by.retain(|(had, _)| usize::from(*had) != chunk);
@@ -364,7 +363,7 @@ impl Repair {
         let after = lost.chunks;
         self.stranded.remove(&stripe);
         self.recount(shape, before, after);
-        if after == 0 {
+        if after.is_empty() {
             self.forget(stripe);
         } else {
             self.queue.extend(self.place_of(stripe));
@@ -377,7 +376,7 @@ impl Repair {
         self.set_stuck(stripe, false);
         self.orders.remove(stripe);
         if let Some(lost) = self.lost.remove(&stripe) {
-            self.recount(lost.shape, lost.chunks, 0);
+            self.recount(lost.shape, lost.chunks, ChunkSet::EMPTY);
         }
     }
 
@@ -492,15 +491,15 @@ impl Repair {
     }
 
     pub(in crate::engine) fn check_invariants(&self) {
-        let count: u64 = self.lost.values().map(|lost| u64::from(lost.chunks.count_ones())).sum();
+        let count: u64 = self.lost.values().map(|lost| lost.chunks.len() as u64).sum();
         assert_eq!(self.lost_count, count, "lost chunks are counted");
         for (stripe, lost) in &self.lost {
-            assert!(lost.chunks != 0, "{stripe:?} lacks nothing");
-            assert!(lost.damaged & !lost.chunks == 0, "{stripe:?}: a damaged chunk is lacking");
+            assert!(!lost.chunks.is_empty(), "{stripe:?} lacks nothing");
+            assert!((lost.damaged - lost.chunks).is_empty(), "{stripe:?}: a damaged chunk is lacking");
             let among = if lost.is_stuck { &self.stuck } else { &self.resting };
             let rests = lost.rests_until_us.is_some_and(|until_us| among.contains(&(until_us, *stripe)));
             assert_eq!(rests, lost.rests_until_us.is_some(), "{stripe:?} rests");
-            let is_lost = |(chunk, _): &(u8, Option<NodeId>)| lost.chunks & 1 << chunk != 0;
+            let is_lost = |(chunk, _): &(u8, Option<NodeId>)| lost.chunks.contains((*chunk).into());
             assert!(lost.had_by.iter().all(is_lost), "{stripe:?}: who had what is not lost");
         }
         let is_queued = |&(spare, stripe): &(usize, StripeId)| {
@@ -511,17 +510,16 @@ impl Repair {
         let resting = self.lost.values().filter(|lost| lost.rests_until_us.is_some()).count();
         assert_eq!(self.resting.len() + self.stuck.len(), resting, "each rests once");
         let stuck = self.lost.values().filter(|lost| lost.is_stuck);
-        let count: u64 = stuck.map(|lost| u64::from(lost.chunks.count_ones())).sum();
+        let count: u64 = stuck.map(|lost| lost.chunks.len() as u64).sum();
         assert_eq!(self.stuck_count, count, "chunks that cannot be rebuilt are counted");
         assert!(self.orders.stripes().all(|stripe| self.lost.contains_key(&stripe)), "an order for nothing lost");
         self.orders.check_invariants();
         assert!(self.stranded.iter().all(|stripe| self.lost.contains_key(stripe)), "nothing of it is lost");
         let mut counts = BTreeMap::new();
-        self.lost.values().for_each(|lost| *counts.entry(lost.chunks.count_ones()).or_default() += 1);
+        self.lost.values().for_each(|lost| *counts.entry(lost.chunks.len()).or_default() += 1);
         assert_eq!(self.stripes_by_lost, counts, "stripes are counted by what they lost");
         let is_counted = |lost: &Lost| self.stripes_beyond.contains_key(&(lost.shape, lost.chunks));
-        let is_beyond =
-            |lost: &&Lost| lost.shape.local_count() > 0 && lost.chunks.count_ones() as usize > lost.shape.tolerance();
+        let is_beyond = |lost: &&Lost| lost.shape.local_count() > 0 && lost.chunks.len() > lost.shape.tolerance();
         assert!(self.lost.values().filter(is_beyond).all(is_counted), "what lost more is counted by what it lost");
     }
 }
@@ -550,6 +548,13 @@ pub(in crate::engine) struct Facts {
     pub chunk_bytes: usize,
     pub configuration: Configuration,
     pub members: Arc<[NodeId]>,
+}
+
+impl Facts {
+    /// The members, in order, but for those of these chunks.
+    pub fn members_without(&self, chunks: ChunkSet) -> impl Iterator<Item = NodeId> {
+        self.members.iter().enumerate().filter(move |&(chunk, _)| !chunks.contains(chunk)).map(|(_, &node)| node)
+    }
 }
 
 /// Can a stripe be repaired?

@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use shorttail_codes::Cost;
+use shorttail_codes::{ChunkSet, Cost};
 use shorttail_placement::Candidate;
 use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
@@ -218,8 +218,8 @@ impl Engine {
     /// For which chunk of the stripe an order can be given, if for one.
     fn look_at(&mut self, stripe: StripeId, facts: &Facts) -> Look {
         let (mut is_stranded, mut is_busy, mut is_slow) = (false, false, false);
-        let (lost, avoided) = self.repair.get(stripe).map_or((0, 0), |lost| (lost.chunks, lost.avoided));
-        for chunk in (0..facts.members.len()).filter(|chunk| lost & 1 << chunk != 0) {
+        let (lost, avoided) = self.repair.get(stripe).map(|lost| (lost.chunks, lost.avoided)).unwrap_or_default();
+        for chunk in lost.iter() {
             let Some(sources) = self.sources_of(facts, chunk, lost | avoided) else { continue };
             match self.target_of(stripe, facts, chunk) {
                 Target::Node(target) if self.can_tell(stripe, facts, chunk, target) => {
@@ -244,17 +244,15 @@ impl Engine {
         if target == facts.members[chunk] && is_known {
             return true;
         }
-        let lost = self.repair.lacks(stripe);
-        let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
-        let (ready, away): (Vec<_>, Vec<_>) =
-            others.map(|(_, &node)| node).partition(|&node| self.nodes.is_ready(node));
+        let others = facts.members_without(self.repair.lacks(stripe));
+        let (ready, away): (Vec<_>, Vec<_>) = others.partition(|&node| self.nodes.is_ready(node));
         ready.len() >= facts.shape.tolerance() || away.into_iter().all(|node| self.is_gone(node))
     }
 
     /// Nothing can be done about the stripe now.
     fn stick(&mut self, stripe: StripeId, facts: &Facts, is_stranded: bool) {
         if let Some(lost) = self.repair.get_mut(stripe) {
-            lost.avoided = 0;
+            lost.avoided = ChunkSet::EMPTY;
         }
         self.repair.rest_stuck(stripe, self.now.mono_us + REPAIR_REST_US);
         self.lose_gone_members(stripe, facts);
@@ -277,12 +275,12 @@ impl Engine {
 
     /// The cheapest chunks to rebuild this one from. A parity chunk is only made of data chunks, which prove
     /// themselves.
-    fn sources_of(&mut self, facts: &Facts, chunk: usize, without: u128) -> Option<Vec<usize>> {
+    fn sources_of(&mut self, facts: &Facts, chunk: usize, without: ChunkSet) -> Option<Vec<usize>> {
         let code = self.codes.get(facts.shape);
         let is_parity = facts.shape.is_parity(chunk);
         let cost = |other: usize| {
             let node = facts.members[other];
-            let is_had = without & 1 << other == 0 && self.nodes.is_ready(node);
+            let is_had = !without.contains(other) && self.nodes.is_ready(node);
             match () {
                 () if !is_had || is_parity && facts.shape.is_parity(other) => Cost::Infinite,
                 () if self.monitor.is_fail_slow(node) || self.is_late(node) => Cost::High,
@@ -299,7 +297,7 @@ impl Engine {
         let lost = self.repair.get(stripe);
         let refused = lost.map(|lost| &lost.refused[..]).unwrap_or_default();
         // A damaged chunk is mended where it is.
-        let is_damaged = lost.is_some_and(|lost| lost.damaged & 1 << chunk != 0);
+        let is_damaged = lost.is_some_and(|lost| lost.damaged.contains(chunk));
         let is_able = self.nodes.is_ready(own) && (!self.is_leaving(own) || is_damaged) && !refused.contains(&own);
         let of_own = if self.takes_orders(own) { Target::Node(own) } else { Target::Busy };
         // Who lost it more than once of late would lose it again; so would who is away.
@@ -367,10 +365,9 @@ impl Engine {
                 lost.is_told = false;
             }
         }
-        let lost = self.repair.lacks(stripe);
         let is_told = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
-        let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
-        let ready: Vec<_> = others.map(|(_, &node)| node).filter(|&node| self.nodes.is_ready(node)).collect();
+        let others = facts.members_without(self.repair.lacks(stripe));
+        let ready: Vec<_> = others.filter(|&node| self.nodes.is_ready(node)).collect();
         // As many as `can_tell` asks for, others for each stripe.
         let tolerance = facts.shape.tolerance();
         let first = (stripe.raw() % ready.len().max(1) as u64) as usize;
@@ -504,11 +501,11 @@ impl Engine {
         let Some(lost) = self.repair.get_mut(stripe) else { return };
         lost.failures = lost.failures.saturating_add(1);
         if lost.failures == REPAIR_FAILURES_TOLD {
-            let (chunks, failures) = (format!("{:#b}", lost.chunks), lost.failures);
+            let (chunks, failures) = (lost.chunks, lost.failures);
             let facts = self.facts_of(stripe);
             let kind = facts.as_ref().map(|facts| facts.kind);
             let members = facts.map(|facts| facts.members);
-            tracing::warn!(?stripe, ?kind, ?members, chunks, failures, why, "chunks are not rebuilt, time and again");
+            tracing::warn!(?stripe, ?kind, ?members, ?chunks, failures, why, "chunks are not rebuilt, time and again");
         }
     }
 
@@ -549,12 +546,12 @@ impl Engine {
     /// may reach all of them.
     fn go_round_cut(&mut self, node: NodeId, stripe: StripeId, chunk: usize) {
         let Reparable::Whole(facts) = self.reparable(stripe) else { return };
-        let without = self.repair.get(stripe).map_or(0, |lost| lost.chunks | lost.avoided);
+        let without = self.repair.get(stripe).map_or(ChunkSet::EMPTY, |lost| lost.chunks | lost.avoided);
         if self.sources_of(&facts, chunk, without).is_some() {
             return;
         }
         if let Some(lost) = self.repair.get_mut(stripe) {
-            lost.avoided = 0;
+            lost.avoided = ChunkSet::EMPTY;
             lost.refused.push(node);
         }
     }
@@ -591,7 +588,7 @@ impl Engine {
         }
         if let Some(lost) = self.repair.get_mut(stripe) {
             match (refusal, blamed) {
-                (_, Some(blamed)) => lost.avoided |= 1 << blamed,
+                (_, Some(blamed)) => lost.avoided.insert(blamed),
                 // A definite no: another node may say yes.
                 (Refusal::Exists | Refusal::OutOfMemory, None) => lost.refused.push(node),
                 _ => {}

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use shorttail_codes::ChunkSet;
 use shorttail_store::record::{Record, records};
 use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
@@ -84,8 +85,8 @@ pub(super) struct Load {
     pub(super) members: Arc<[NodeId]>,
     configuration: Configuration,
     pub(super) chunk_bytes: usize,
-    /// Bit per member that refused: its chunk proved damaged.
-    pub(super) refused: u128,
+    /// Members that refused: their chunks proved damaged.
+    pub(super) refused: ChunkSet,
     /// Answers that are awaited.
     pub(super) missing: usize,
     /// One of them did not come.
@@ -180,7 +181,7 @@ impl Engine {
             members: members.into(),
             configuration,
             chunk_bytes: description.chunk_bytes as usize,
-            refused: 0,
+            refused: ChunkSet::EMPTY,
             missing: 0,
             has_failed: false,
             failures: 0,
@@ -229,7 +230,7 @@ impl Engine {
     fn refresh_members(&mut self, stripe: StripeId) {
         let Some((configuration, members)) = self.census().and_then(|census| census.members_of(stripe)) else { return };
         if let Some(load) = self.load(stripe).filter(|load| load.members[..] != members[..]) {
-            (load.configuration, load.members, load.refused) = (configuration, members.into(), 0);
+            (load.configuration, load.members, load.refused) = (configuration, members.into(), ChunkSet::EMPTY);
         }
     }
 
@@ -237,7 +238,7 @@ impl Engine {
         let Some(load) = self.load(stripe) else { return Vec::new() };
         let (nodes, partition, refused) = (load.members.clone(), load.partition, load.refused);
         let member = |(chunk, &node)| match self.member(Seat { node, stripe, chunk }, partition) {
-            Member::Holds if refused & 1u128 << chunk != 0 => Member::Lost,
+            Member::Holds if refused.contains(chunk) => Member::Lost,
             other => other,
         };
         nodes.iter().enumerate().map(member).collect()

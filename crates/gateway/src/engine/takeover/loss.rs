@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shorttail_codes::Code;
+use shorttail_codes::{ChunkSet, Code};
 use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
 
 use crate::engine::Engine;
@@ -137,10 +137,10 @@ impl Engine {
 
 /// Is all data there, or can some that is lost be decoded? With local groups more may be lost than may be lost
 /// whichever it is.
-fn is_readable(code: &Code, lost: u128) -> bool {
-    let is_there = |chunk: usize| lost & 1 << chunk == 0;
-    let mut lost_data = (0..code.data_count()).filter(|&chunk| !is_there(chunk)).peekable();
-    lost_data.peek().is_none() || lost_data.any(|chunk| code.read_plan(chunk, &is_there).is_ok())
+fn is_readable(code: &Code, lost: ChunkSet) -> bool {
+    let lost_data = lost & ChunkSet::first(code.data_count());
+    let is_decodable = |chunk: usize| code.read_plan(chunk, &|other| !lost.contains(other)).is_ok();
+    lost_data.is_empty() || lost_data.iter().any(is_decodable)
 }
 
 #[cfg(test)]

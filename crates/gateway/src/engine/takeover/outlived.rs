@@ -54,8 +54,8 @@ impl Engine {
             self.is_gone(node) || self.has_lost_memory(node) || has_shown(node)
         };
         // What is damaged may be right where it is read; who had a chunk before it moved may still have it.
-        let gone = lost.chunks & !lost.damaged;
-        let is_there = |chunk: usize| gone & 1 << chunk == 0 || !is_gone(chunk);
+        let gone = lost.chunks - lost.damaged;
+        let is_there = |chunk: usize| !gone.contains(chunk) || !is_gone(chunk);
         let may_return =
             |&(_, node): &(u8, Option<_>)| node.is_none_or(|node| !self.is_gone(node) && !self.nodes.is_ready(node));
         !is_there(data_index)

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use shorttail_codes::Code;
+use shorttail_codes::{ChunkSet, Code};
 use shorttail_units::{OpNumber, StripeId};
 use shorttail_wire::node::{ChunkKind, RawOp};
 
@@ -64,8 +64,8 @@ pub struct Stripe<'a> {
     pub chunk_bytes: usize,
     /// By place in the stripe. What is missing here was lost, or its node is away.
     pub parts: &'a BTreeMap<usize, Part>,
-    /// Bit per member whose node may come back with its chunk.
-    pub away: u128,
+    /// Members whose nodes may come back with their chunks.
+    pub away: ChunkSet,
     /// Members that are known to have their chunk, or to have lost it, are as many as it takes for an operation to
     /// count.
     pub is_opened: bool,
@@ -149,7 +149,7 @@ fn is_told_of(code: &Code, stripe: &Stripe<'_>, index: usize) -> bool {
 fn is_held_by_all(code: &Code, stripe: &Stripe<'_>, index: usize, op: OpNumber) -> bool {
     code.shape().participants(index).all(|member| match stripe.parts.get(&member) {
         Some(part) => part.last >= op,
-        None => stripe.away & 1 << member == 0,
+        None => !stripe.away.contains(member),
     })
 }
 

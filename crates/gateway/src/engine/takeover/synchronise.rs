@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use shorttail_codes::ChunkSet;
 use shorttail_units::{CodeShape, NodeId, OpNumber, StripeId};
 use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
 
@@ -71,7 +72,9 @@ impl Engine {
         let place = self.place_in_load(stripe, node);
         if let (Some(place), Some(load)) = (place, self.load(stripe)) {
             load.has_failed = true;
-            load.refused |= u128::from(refusal.is_some()) << place;
+            if refusal.is_some() {
+                load.refused.insert(place);
+            }
         }
         self.one_part_less(stripe);
     }
@@ -133,7 +136,9 @@ impl Engine {
             // Damaged on its way, or in the node's memory: that would stay so.
             load.has_failed = true;
             load.torn_count += 1;
-            load.refused |= u128::from(load.torn_count >= TORN_MAX) << place;
+            if load.torn_count >= TORN_MAX {
+                load.refused.insert(place);
+            }
         }
         self.one_part_less(stripe);
     }
@@ -156,22 +161,22 @@ impl Engine {
         let indexes: Vec<usize> = parts.keys().copied().collect();
         let parts = std::mem::take(parts).into_iter().map(|(index, (_, part))| (index, part));
         let mut parts: BTreeMap<usize, Part> = parts.collect();
-        let mut away = 0u128;
+        let mut away = ChunkSet::EMPTY;
         for (index, member) in found.iter().enumerate().filter(|(index, _)| !indexes.contains(index)) {
             match member {
                 Member::Never => _ = parts.insert(index, Part::default()),
                 Member::Lost => {}
-                Member::Holds | Member::Away => away |= 1 << index,
+                Member::Holds | Member::Away => away.insert(index),
             }
         }
         let never_count = parts.len() - indexes.len();
-        let is_opened = never_count + away.count_ones() as usize <= shape.unopened_max();
+        let is_opened = never_count + away.len() <= shape.unopened_max();
         let chunk_bytes = load.chunk_bytes;
         let of_stripe = reconstruct::Stripe { id: stripe, chunk_bytes, parts: &parts, away, is_opened, close };
         let mut content = reconstruct(&code, &of_stripe);
         if content.is_torn {
             load.torn_count += 1;
-            if away != 0 || load.torn_count < TORN_MAX {
+            if !away.is_empty() || load.torn_count < TORN_MAX {
                 load.step = Step::Waiting;
                 return;
             }

@@ -418,8 +418,8 @@ impl Engine {
         let stripe = self.stripes.at_mut(slot);
         let Some(member) = stripe.member_of(node).filter(|_| stripe.phase() == StripePhase::Sealing) else { return };
         let open = stripe.bytes_mut();
-        open.seal_confirmed |= 1 << member;
-        if open.seal_confirmed.count_ones() as usize != stripe.members.len() {
+        open.seal_confirmed.insert(member);
+        if open.seal_confirmed.len() != stripe.members.len() {
             return;
         }
         self.keep_manifests(slot);

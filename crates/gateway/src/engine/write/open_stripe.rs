@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 
+use shorttail_codes::ChunkSet;
 use shorttail_monitor::Ticket;
 use shorttail_store::Mapping;
 use shorttail_units::{CodeShape, OpNumber};
@@ -101,14 +102,14 @@ pub struct OpenStripe<I> {
     fills: Vec<usize>,
     /// Chunk that this turn's records go to.
     turn_index: usize,
-    /// Bit per data chunk that takes no appends for now.
-    hampered: u128,
+    /// Data chunks that take no appends for now.
+    hampered: ChunkSet,
     pending: Option<Op<I>>,
     last_op: OpNumber,
     members: Box<[Progress]>,
-    /// Bit per member that has its chunk. Nothing is confirmed before all but a few have (see
+    /// Members that have their chunks. Nothing is confirmed before all but a few have (see
     /// [`CodeShape::unopened_max`]): so a new owner hears of the stripe.
-    opened: u128,
+    opened: ChunkSet,
     /// Per member, what it was sent and has not acknowledged.
     owed: Vec<VecDeque<Owed>>,
     ops: VecDeque<Op<I>>,
@@ -119,8 +120,8 @@ pub struct OpenStripe<I> {
     told_us: u64,
     /// Of the last flush; kept for its memory.
     shares: Vec<Share>,
-    /// Bit per member that confirmed the seal.
-    pub seal_confirmed: u128,
+    /// Members that confirmed the seal.
+    pub seal_confirmed: ChunkSet,
 }
 
 impl<I> OpenStripe<I> {
@@ -144,18 +145,18 @@ impl<I> OpenStripe<I> {
             bytes,
             fills: vec![0; shape.data_count()],
             turn_index: 0,
-            hampered: 0,
+            hampered: ChunkSet::EMPTY,
             pending: None,
             last_op: OpNumber(0),
             members: vec![Progress::default(); shape.chunk_count()].into(),
-            opened: 0,
+            opened: ChunkSet::EMPTY,
             owed: vec![VecDeque::new(); shape.chunk_count()],
             ops: VecDeque::new(),
             unstable_bytes: 0,
             stable: OpNumber(0),
             told_us: 0,
             shares: Vec::new(),
-            seal_confirmed: 0,
+            seal_confirmed: ChunkSet::EMPTY,
         }
     }
 
@@ -187,7 +188,7 @@ impl<I> OpenStripe<I> {
     /// The data chunk that a record of `length` goes to, keeping to this turn's chunk while it has room. Hampered
     /// chunks have none.
     pub fn room_for(&self, length: usize) -> Option<usize> {
-        self.chunks_with_room(length).find(|&index| self.hampered & 1 << index == 0)
+        self.chunks_with_room(length).find(|&index| !self.hampered.contains(index))
     }
 
     /// As [`OpenStripe::room_for`], hampered or not: every one, first the one whose turn it is.
@@ -197,8 +198,8 @@ impl<I> OpenStripe<I> {
         turned.filter(move |&index| self.fills[index] + length <= self.chunk_bytes)
     }
 
-    /// Which data chunks take no appends if others can: bit per chunk.
-    pub fn set_hampered(&mut self, chunks: u128) {
+    /// Which data chunks take no appends if others can.
+    pub fn set_hampered(&mut self, chunks: ChunkSet) {
         self.hampered = chunks;
     }
 
@@ -267,7 +268,7 @@ impl<I> OpenStripe<I> {
     /// Does the member hold all it was sent before, and has it place for this? Then nothing that is on its way to it
     /// could be overtaken, and it refuses nothing.
     pub fn is_level(&self, share: &Share) -> bool {
-        let is_opened = self.opened & 1 << share.member != 0;
+        let is_opened = self.opened.contains(share.member);
         is_opened && self.members[share.member].acked == share.previous && self.unstable_bytes <= PUT_UNSTABLE_BYTES_MAX
     }
 
@@ -287,13 +288,12 @@ impl<I> OpenStripe<I> {
         }
         self.members[member].acked = op;
         // A member that acknowledges has its chunk, whatever became of the answer to its opening.
-        let is_known = self.opened & 1 << member != 0;
-        if is_known { self.confirm_through(op) } else { self.open(member) }
+        if self.opened.contains(member) { self.confirm_through(op) } else { self.open(member) }
     }
 
     /// A member has its chunk; the records that are confirmed by it, in order.
     pub fn open(&mut self, member: usize) -> Vec<Item<I>> {
-        self.opened |= 1 << member;
+        self.opened.insert(member);
         self.confirm_through(self.last_op)
     }
 
@@ -351,11 +351,11 @@ impl<I> OpenStripe<I> {
     /// Members without their chunk, as long as too few have theirs.
     pub fn unopened(&self) -> impl Iterator<Item = usize> {
         let is_awaited = !self.is_opened();
-        (0..self.members.len()).filter(move |member| is_awaited && self.opened >> member & 1 == 0)
+        (0..self.members.len()).filter(move |member| is_awaited && !self.opened.contains(*member))
     }
 
     fn is_opened(&self) -> bool {
-        self.opened.count_ones() as usize + self.shape.unopened_max() >= self.members.len()
+        self.opened.len() + self.shape.unopened_max() >= self.members.len()
     }
 
     /// Records of that operation, in order.

@@ -189,7 +189,7 @@ impl Engine {
             let is_slow = |member: usize| sidesteps && self.is_evaded(stripe.members[member]);
             let is_opening = sidesteps && self.opening_lateness_us(stripe, |node| self.lateness_us(node)) > 0;
             let is_hampered = |chunk: &usize| is_opening || shape.participants(*chunk).any(is_slow);
-            let hampered = (0..shape.data_count()).filter(is_hampered).fold(0u128, |bits, chunk| bits | 1 << chunk);
+            let hampered = (0..shape.data_count()).filter(is_hampered).collect();
             self.stripes.at_mut(slot).bytes_mut().set_hampered(hampered);
         }
     }

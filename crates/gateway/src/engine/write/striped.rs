@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use shorttail_codes::ChunkSet;
 use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId, UnixMs};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 
@@ -516,7 +517,7 @@ impl Engine {
         let stripe = manifest.first.plus(u64::from(number));
         let held = self.striped.get(&manifest.first).map(|object| object.members_of(stripe).1);
         let holds_some = |&index: &usize| !manifest.value_range(number, index).is_empty();
-        let pieces = (0..manifest.shape.data_count()).filter(holds_some).fold(0, |bits, index| bits | 1 << index);
+        let pieces: ChunkSet = (0..manifest.shape.data_count()).filter(holds_some).collect();
         let wanted = Wanted {
             stripe,
             shape: manifest.shape,
@@ -530,7 +531,7 @@ impl Engine {
             purpose: FetchPurpose::Piece { read: key, number },
         };
         // An empty value is read too: so it is seen whether it can be.
-        self.start_pieces(wanted, if pieces == 0 { 1 } else { pieces });
+        self.start_pieces(wanted, if pieces.is_empty() { ChunkSet::of(0) } else { pieces });
     }
 
     /// The wanted pieces of a stripe, whole.

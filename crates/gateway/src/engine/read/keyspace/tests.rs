@@ -127,7 +127,7 @@ fn a_step_that_met_damage_begins_anew_a_few_times() {
     let arrives = |engine: &mut Engine, result: Result<&[u8], FetchError>| {
         let (scan, _) = engine.scans.iter().next().expect("a step that waits");
         let wanted = Wanted { purpose: FetchPurpose::Scan(scan), ..wanted.clone() };
-        engine.scan_fetched(scan, wanted, 1, result);
+        engine.scan_fetched(scan, wanted, ChunkSet::of(0), result);
         match engine.poll_reply(engine.now)?.1 {
             Reply::Keyspace(outcome) => Some(outcome),
             other => panic!("{other:?}"),

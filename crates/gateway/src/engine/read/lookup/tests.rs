@@ -90,11 +90,11 @@ impl Scene {
         let record = Record { expiry, ..Record::object(KEY, value, Version::new(Epoch(1), 1 + place as u64)) };
         let mut bytes = vec![0; record.encoded_bytes(stripe.epoch())];
         record.encode(stripe, &mut bytes);
-        self.fetched(place, 0, Ok(&bytes));
+        self.fetched(place, ChunkSet::EMPTY, Ok(&bytes));
     }
 
     /// What the read was to fetch from the stripe ends like this.
-    fn fetched(&mut self, place: usize, excluded: u128, result: Result<&[u8], FetchError>) {
+    fn fetched(&mut self, place: usize, excluded: ChunkSet, result: Result<&[u8], FetchError>) {
         let (key, _) = self.engine.lookups.iter().next().expect("a read that waits");
         let (slot, _) = self.engine.stripes.place_of(self.location(place));
         let wanted = self.engine.wanted(slot, 0, 0, Extent::Record, FetchPurpose::Lookup(key));
@@ -150,7 +150,7 @@ fn shows_nothing_that_was_replaced_before_it_began() {
     scene.write(false);
     scene.reads();
     // What was decoded makes no sense: it reads again.
-    scene.fetched(1, 1, Ok(b"rubbish"));
+    scene.fetched(1, ChunkSet::of(0), Ok(b"rubbish"));
     assert_eq!(scene.answer(), None);
     assert_eq!(scene.awaited(), [scene.location(1); 2]);
     scene.comes(1, b"new", None, OVER);
@@ -172,7 +172,7 @@ fn shows_what_was_moved_while_it_read_and_nothing_older() {
         panic!("it is written")
     };
     round.confirmed = Some((to, 0));
-    scene.fetched(1, 0, Err(FetchError::Unreadable));
+    scene.fetched(1, ChunkSet::EMPTY, Err(FetchError::Unreadable));
     assert_eq!(scene.answer(), None);
     assert_eq!(scene.awaited(), [from, to]);
 }

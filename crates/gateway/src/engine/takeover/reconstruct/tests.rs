@@ -48,7 +48,7 @@ fn members(code: &Code, op_count: u32, folded: [u32; 2]) -> BTreeMap<usize, Part
     parts
 }
 
-fn settle(code: &Code, parts: &BTreeMap<usize, Part>, away: u128, close: Option<OpNumber>) -> Content {
+fn settle(code: &Code, parts: &BTreeMap<usize, Part>, away: ChunkSet, close: Option<OpNumber>) -> Content {
     let is_opened = true;
     reconstruct(code, &Stripe { id: stripe(), chunk_bytes: CHUNK_BYTES, parts, away, is_opened, close })
 }
@@ -69,14 +69,14 @@ fn any_two_members_may_be_missing_at_any_fold() {
     let code = Code::reed_solomon(2, 2).expect("a code");
     for folded in [[0, 0], [6, 6], [3, 3], [2, 5], [5, 1], [0, 6]] {
         let all = members(&code, 6, folded);
-        let expected = settle(&code, &all, 0, None);
+        let expected = settle(&code, &all, ChunkSet::EMPTY, None);
         assert_eq!(expected.chunks[0], all[&0].bytes);
         assert!(expected.is_certain());
         for (one, other) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
             let mut parts = all.clone();
             parts.remove(&one);
             parts.remove(&other);
-            let found = settle(&code, &parts, 0, None);
+            let found = settle(&code, &parts, ChunkSet::EMPTY, None);
             assert_eq!(found, expected, "folded {folded:?} without {one} and {other}");
         }
     }
@@ -93,7 +93,7 @@ fn a_data_node_may_know_more_to_be_stable_than_any_parity() {
     data.held.retain(|held| held.op > OpNumber(5));
     parts.remove(&1);
     parts.remove(&3);
-    let found = settle(&code, &parts, 0, None);
+    let found = settle(&code, &parts, ChunkSet::EMPTY, None);
     assert_eq!((&found.chunks[0], &found.chunks[1]), (&all[&0].bytes, &all[&1].bytes));
     assert!(!found.is_lossy);
 }
@@ -105,7 +105,7 @@ fn what_only_some_members_hold_is_completed_and_not_certain() {
     for (member, first) in [(0, 6), (3, 5), (2, 3)] {
         let mut parts = all.clone();
         lags(&mut parts, member, first);
-        let found = settle(&code, &parts, 0, None);
+        let found = settle(&code, &parts, ChunkSet::EMPTY, None);
         assert_eq!((&found.chunks[0], &found.chunks[1]), (&all[&0].bytes, &all[&1].bytes), "member {member} lags");
         assert!(!found.is_certain() && !found.is_lossy, "member {member} lags");
         // Operations 1 and 2 are stable; of a chunk all of whose operations are everywhere everything is.
@@ -123,14 +123,14 @@ fn what_an_absent_member_may_lack_is_not_certain() {
     for member in [0, 2, 3] {
         let mut parts = all.clone();
         parts.remove(&member);
-        assert!(!settle(&code, &parts, 1 << member, None).is_certain(), "without {member}");
-        assert!(settle(&code, &parts, 0, None).is_certain(), "without {member}");
+        assert!(!settle(&code, &parts, ChunkSet::of(member), None).is_certain(), "without {member}");
+        assert!(settle(&code, &parts, ChunkSet::EMPTY, None).is_certain(), "without {member}");
     }
     let folded = members(&code, 6, [6, 6]);
     for member in 0..4 {
         let mut parts = folded.clone();
         parts.remove(&member);
-        assert!(settle(&code, &parts, 1 << member, None).is_certain(), "everything was stable");
+        assert!(settle(&code, &parts, ChunkSet::of(member), None).is_certain(), "everything was stable");
     }
 }
 
@@ -144,8 +144,14 @@ fn what_all_hold_is_not_certain_while_the_stripe_may_turn_out_to_be_empty() {
         let mut parts = members(&code, 3, folded);
         // Participants of chunk 0 hold all that went there.
         parts.remove(&1);
-        let stripe =
-            Stripe { id: stripe(), chunk_bytes: CHUNK_BYTES, parts: &parts, away: 1 << 1, is_opened, close: None };
+        let stripe = Stripe {
+            id: stripe(),
+            chunk_bytes: CHUNK_BYTES,
+            parts: &parts,
+            away: ChunkSet::of(1),
+            is_opened,
+            close: None,
+        };
         let found = reconstruct(&code, &stripe);
         assert_eq!(found.chunks[0], parts[&0].bytes);
         let certain = if is_certain { record(2).len() } else { 0 };
@@ -160,13 +166,13 @@ fn more_losses_than_the_code_tolerates_are_told() {
     let without = |gone: [usize; 3]| {
         let mut parts = all.clone();
         gone.iter().for_each(|member| _ = parts.remove(member));
-        settle(&code, &parts, 0, None).is_lossy
+        settle(&code, &parts, ChunkSet::EMPTY, None).is_lossy
     };
     assert!(without([0, 1, 2]) && without([0, 2, 3]) && without([1, 2, 3]));
     // One parity that folded nothing has everything raw.
     let mut parts = members(&code, 6, [0, 0]);
     [0, 1, 2].iter().for_each(|member| _ = parts.remove(member));
-    let found = settle(&code, &parts, 0, None);
+    let found = settle(&code, &parts, ChunkSet::EMPTY, None);
     assert_eq!((&found.chunks[0], found.is_lossy), (&all[&0].bytes, false));
 }
 
@@ -175,7 +181,7 @@ fn more_losses_than_the_code_tolerates_are_told() {
 fn a_member_that_was_never_given_the_chunk_counts() {
     let code = Code::reed_solomon(2, 2).expect("a code");
     let parts: BTreeMap<_, _> = [(2, Part::default()), (1, Part::default())].into();
-    let found = settle(&code, &parts, 0, None);
+    let found = settle(&code, &parts, ChunkSet::EMPTY, None);
     assert_eq!((found.chunks.concat(), found.is_lossy, found.is_certain()), (Vec::new(), false, true));
 }
 
@@ -183,7 +189,7 @@ fn a_member_that_was_never_given_the_chunk_counts() {
 fn operations_beyond_a_close_are_void() {
     let code = Code::reed_solomon(2, 2).expect("a code");
     let parts = members(&code, 6, [2, 3]);
-    let found = settle(&code, &parts, 0, Some(OpNumber(4)));
+    let found = settle(&code, &parts, ChunkSet::EMPTY, Some(OpNumber(4)));
     assert_eq!(found.chunks[0], [record(2), record(4)].concat());
     assert_eq!(found.chunks[1], [record(1), record(3)].concat());
     assert!(found.is_certain());
@@ -192,7 +198,7 @@ fn operations_beyond_a_close_are_void() {
 #[test]
 fn a_stripe_closed_at_operation_zero_is_void() {
     let code = Code::reed_solomon(2, 2).expect("a code");
-    let found = settle(&code, &members(&code, 6, [2, 3]), 0, Some(OpNumber(0)));
+    let found = settle(&code, &members(&code, 6, [2, 3]), ChunkSet::EMPTY, Some(OpNumber(0)));
     assert_eq!((found.chunks.concat(), found.is_certain(), found.is_lossy), (Vec::new(), true, false));
 }
 
@@ -201,7 +207,7 @@ fn without_parities_a_missing_chunk_is_a_loss() {
     let code = Code::reed_solomon(3, 0).expect("a code");
     let part = Part { last: OpNumber(1), bytes: record(1), ..Part::default() };
     let parts: BTreeMap<_, _> = [(0, part), (2, Part::default())].into();
-    let found = settle(&code, &parts, 0, None);
+    let found = settle(&code, &parts, ChunkSet::EMPTY, None);
     assert_eq!((&found.chunks[0], found.is_lossy), (&record(1), true));
 }
 

@@ -121,11 +121,11 @@ fn records_of_one_turn_share_an_operation() {
 #[test]
 fn a_hampered_chunk_takes_nothing_if_another_can() {
     let mut stripe = stripe();
-    stripe.set_hampered(0b01);
+    stripe.set_hampered(ChunkSet::of(0));
     assert_eq!(stripe.room_for(10), Some(1));
     (0..10).for_each(|purpose| _ = put(&mut stripe, 1, purpose));
     assert_eq!((stripe.room_for(10), stripe.chunks_with_room(10).next()), (None, Some(0)));
-    stripe.set_hampered(0);
+    stripe.set_hampered(ChunkSet::EMPTY);
     assert_eq!(stripe.room_for(10), Some(0));
 }
 

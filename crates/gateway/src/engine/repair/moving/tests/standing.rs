@@ -64,7 +64,7 @@ fn a_core_whose_session_stood_tells_again_what_it_holds() {
     let shown = scene.shown(0, true);
     scene.tells(own, Scanned { reports: vec![shown], ..Scanned::default() });
     assert!(scene.engine.nodes.is_ready(TWO_CORES));
-    assert_eq!(scene.engine.repair.lacks(scene.stripe), 0);
+    assert!(scene.engine.repair.lacks(scene.stripe).is_empty());
     scene.engine.check_invariants();
 }
 
