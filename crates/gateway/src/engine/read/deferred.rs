@@ -50,7 +50,7 @@ impl Engine {
         }
         let nodes = &self.nodes;
         let goes = |wanted: &mut Wanted| {
-            let session = nodes.session_of(wanted.members[wanted.data_index], wanted.stripe);
+            let session = nodes.session_of(wanted.holder(), wanted.stripe);
             is_due || nodes.session(session).is_none_or(|session| !session.outbox.is_empty() || !session.connected)
         };
         let starting: Vec<_> = self.deferred.waiting.extract_if(.., goes).collect();

@@ -78,6 +78,16 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// The node that has the chunk.
+    pub fn holder(&self) -> NodeId {
+        self.members[self.data_index]
+    }
+
+    /// The chunk itself.
+    pub fn own(&self) -> ChunkSet {
+        ChunkSet::of(self.data_index)
+    }
+
     /// Do the bytes prove themselves to be what is wanted, if they are of a kind that can?
     fn is_whole(&self, bytes: &[u8]) -> bool {
         match self.purpose {
@@ -247,7 +257,7 @@ impl Engine {
     fn fetch_direct(&mut self, key: PoolKey) {
         let wanted = &self.fetches.get(key).expect("it is there").wanted;
         let (stripe, offset, part) = (wanted.stripe, wanted.offset, wanted.data_index as u8);
-        let node = wanted.members[wanted.data_index];
+        let node = wanted.holder();
         let request = match wanted.extent {
             Extent::Record => NodeRequest::ReadRecord { stripe, offset },
             Extent::Bytes(length) => NodeRequest::ReadRange { stripe, offset, length, op: wanted.op },
@@ -418,7 +428,7 @@ impl Engine {
 
     /// Is the chunk's own node one that is used, if as a last resort, and has not failed this fetch?
     fn may_be_asked(&self, wanted: &Wanted, excluded: ChunkSet) -> bool {
-        !excluded.contains(wanted.data_index) && self.nodes.is_reachable(wanted.members[wanted.data_index])
+        !excluded.contains(wanted.data_index) && self.nodes.is_reachable(wanted.holder())
     }
 
     fn decoded(&mut self, key: PoolKey, bytes: &[u8]) {
@@ -461,7 +471,7 @@ impl Engine {
         if degraded.asked.iter().any(is_prompt) {
             return;
         }
-        let taken = fetch.excluded.all | degraded.taken() | ChunkSet::of(wanted.data_index);
+        let taken = fetch.excluded.all | degraded.taken() | wanted.own();
         match self.choose_other(wanted, taken) {
             Some(other) => self.ask_sources(key, &[other]),
             None if !degraded.asked.is_empty() => {}

@@ -115,7 +115,7 @@ impl Engine {
         self.locks.iter().filter_map(|(_, lock)| {
             let LockPhase::Writing(round) = &lock.phase else { return None };
             let (written, _) = round.confirmed.filter(|_| matches!(round.old, Old::Unverified | Old::Unreadable))?;
-            let alike = || self.index.candidates(lock.slot, Tag::of_hash(lock.hash));
+            let alike = || self.index.candidates(lock.slot, lock.tag());
             (alike().any(|it| it == written) && alike().any(|it| it != written)).then_some(lock.slot)
         })
     }
@@ -252,13 +252,13 @@ impl Engine {
         excluded: ChunkSet,
         result: Result<&[u8], FetchError>,
     ) {
-        let (is_direct, without) = (!excluded.contains(wanted.data_index), excluded | ChunkSet::of(wanted.data_index));
+        let (is_direct, without) = (!excluded.contains(wanted.data_index), excluded | wanted.own());
         let is_record = |bytes: &[u8]| Record::parse(bytes, wanted.stripe).is_ok();
         if let (Some(step), Ok(bytes)) = (self.scans.get_mut(key), result) {
             step.met_damage |= !is_record(bytes);
         }
         if is_direct && result.is_ok_and(|bytes| !is_record(bytes)) {
-            self.suspect_chunk(wanted.members[wanted.data_index], wanted.stripe);
+            self.suspect_chunk(wanted.holder(), wanted.stripe);
         }
         match result {
             Ok(bytes) if is_record(bytes) => self.scan_listed(key, bytes, wanted.stripe),

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use crate::command::{ApplyContext, Attributes, BoxCommand, ObjectRef, StoreError, Wants};
 use crate::engine::limits::{LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
-use crate::engine::state::index::{Location, Tag};
+use crate::engine::state::index::Location;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::write::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use crate::engine::write::manifest::Manifest;
@@ -52,6 +52,14 @@ pub struct Lookup {
 }
 
 impl Lookup {
+    fn key_ref(&self) -> KeyRef<'_> {
+        let bytes = match &self.purpose {
+            LookupPurpose::Read { command, .. } => command.key(),
+            _ => &self.key,
+        };
+        KeyRef { bytes, hash: self.hash, slot: self.slot }
+    }
+
     fn new(purpose: LookupPurpose, key: KeyRef<'_>, candidates: SmallVec<[Location; 2]>) -> Self {
         let KeyRef { bytes, hash, slot } = key;
         let key = KeyBytes::from_slice(bytes);
@@ -156,17 +164,9 @@ impl Engine {
         }
     }
 
-    fn lookup_key<'a>(lookup: &'a Lookup) -> KeyRef<'a> {
-        let bytes = match &lookup.purpose {
-            LookupPurpose::Read { command, .. } => command.key(),
-            _ => &lookup.key,
-        };
-        KeyRef { bytes, hash: lookup.hash, slot: lookup.slot }
-    }
-
     /// Goes on after a fetch. What is left was listed before it: a record may have moved since, and its stripe be gone.
     fn resume_lookup(&mut self, lookup: Lookup) {
-        let tag = Self::lookup_key(&lookup).tag();
+        let tag = lookup.key_ref().tag();
         if lookup.candidates.iter().all(|&it| self.index.contains(lookup.slot, tag, it)) {
             self.advance_lookup(lookup);
         } else {
@@ -191,7 +191,7 @@ impl Engine {
                 }
             };
             let (record, length) = Record::parse(bytes, stripe.id).expect("the owner's own bytes are a record");
-            if record.key != Self::lookup_key(&lookup).bytes {
+            if record.key != lookup.key_ref().bytes {
                 continue;
             }
             let old = old_record(&record, location, length);
@@ -208,7 +208,7 @@ impl Engine {
         let mut nearby = Nearby::Unknown;
         if self.read_near(slot, data_index, location.offset, &mut bytes) {
             nearby = match Record::parse(&bytes, self.stripes.at(slot).id) {
-                Ok((record, _)) if record.key != Self::lookup_key(lookup).bytes => Nearby::OtherKey,
+                Ok((record, _)) if record.key != lookup.key_ref().bytes => Nearby::OtherKey,
                 Ok((record, length)) => {
                     self.stats.totals.near_reads_total += 1;
                     self.record_guess.learn(length);
@@ -250,12 +250,12 @@ impl Engine {
             .stripes
             .slot_of(wanted.stripe)
             .map(|slot| self.stripes.location(slot, wanted.data_index, wanted.offset as usize));
-        let tag = Self::lookup_key(&lookup).tag();
+        let tag = lookup.key_ref().tag();
         let is_current = location.is_some_and(|location| self.index.contains(lookup.slot, tag, location));
         let is_read = matches!(lookup.purpose, LookupPurpose::Read { .. });
         match result {
             Ok(bytes) => match Record::parse(bytes, wanted.stripe) {
-                Ok((record, _)) if record.key != Self::lookup_key(&lookup).bytes => self.resume_lookup(lookup),
+                Ok((record, _)) if record.key != lookup.key_ref().bytes => self.resume_lookup(lookup),
                 // A record that is no longer the committed one may still answer a read that began before, but not once
                 // it is over: the key may have had a value all the time. Anything that goes on to change the key must
                 // see the committed one.
@@ -282,9 +282,9 @@ impl Engine {
                     lookup.met_damage = true;
                     if !excluded.contains(wanted.data_index) {
                         tracing::warn!(stripe = ?wanted.stripe, offset = wanted.offset, %error, "damaged record");
-                        self.suspect_chunk(wanted.members[wanted.data_index], wanted.stripe);
+                        self.suspect_chunk(wanted.holder(), wanted.stripe);
                         let key = self.lookups.insert(lookup);
-                        let without = excluded | ChunkSet::of(wanted.data_index);
+                        let without = excluded | wanted.own();
                         let wanted = Wanted { purpose: FetchPurpose::Lookup(key), ..wanted };
                         return self.start_fetch_without(wanted, without);
                     }
@@ -322,7 +322,7 @@ impl Engine {
             lookup.candidates.clear();
             return self.lookup_absent(lookup);
         }
-        let tag = Self::lookup_key(&lookup).tag();
+        let tag = lookup.key_ref().tag();
         lookup.candidates = self.index.candidates(lookup.slot, tag).collect();
         (lookup.is_doubtful, lookup.is_lost) = (false, false);
         self.skip_own_record(&mut lookup);
@@ -336,7 +336,7 @@ impl Engine {
         if !matches!(lookup.purpose, LookupPurpose::Read { .. }) {
             return;
         }
-        let lock = self.locks.find(Self::lookup_key(lookup)).and_then(|lock| self.locks.get(lock));
+        let lock = self.locks.find(lookup.key_ref()).and_then(|lock| self.locks.get(lock));
         if let Some(LockPhase::Writing(round)) = lock.map(|lock| &lock.phase)
             && let Some((written, _)) = round.confirmed
         {
@@ -348,7 +348,7 @@ impl Engine {
         if !lookup.shows() {
             return Digest::Unseen;
         }
-        let tag = Self::lookup_key(lookup).tag();
+        let tag = lookup.key_ref().tag();
         let fetched = self.index.was_fetched(lookup.slot, tag, location);
         let idle_s = self.recent.idle_s(lookup.hash, self.now.unix_ms.seconds());
         digest(lookup, record, fetched, idle_s, self.now)
@@ -367,7 +367,7 @@ impl Engine {
             lookup.candidates.push(newer);
             return self.advance_lookup(lookup);
         }
-        let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
+        let (slot, tag, hash) = (lookup.slot, lookup.key_ref().tag(), lookup.hash);
         match (lookup.purpose, digest) {
             (LookupPurpose::Read { token, command, .. }, Digest::Expired) if self.is_written_now(&command) => {
                 self.read(token, command);
@@ -419,7 +419,7 @@ impl Engine {
     /// What was written to the key while the index still names the record that was found, as it was not yet compared:
     /// a read that began before may show that one, but not its end. The key may have had a value all the time.
     fn written_beside(&self, lookup: &Lookup, found: Location) -> Option<Location> {
-        let key = Self::lookup_key(lookup);
+        let key = lookup.key_ref();
         let lock = self.locks.find(key).and_then(|lock| self.locks.get(lock))?;
         let LockPhase::Writing(round) = &lock.phase else { return None };
         let (written, _) = round.confirmed?;
@@ -442,17 +442,17 @@ impl Engine {
     }
 
     /// May there be something of a key that the index does not name?
-    pub(in crate::engine) fn is_absence_doubtful(&self, slot: Slot, tag: Tag, hash: u64) -> bool {
-        self.may_be_outlived(slot, tag, hash)
+    pub(in crate::engine) fn is_absence_doubtful(&self, slot: Slot, hash: u64) -> bool {
+        self.may_be_outlived(slot, hash)
             || self.is_unsettled(hash)
             || self.is_overshadowed(slot, None)
             || self.is_in_doubt(hash, slot, None)
     }
 
     fn lookup_absent(&mut self, mut lookup: Lookup) {
-        let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
-        lookup.is_lost |= self.may_be_outlived(slot, tag, hash);
-        lookup.is_doubtful |= lookup.shows() && (lookup.is_lost || self.is_absence_doubtful(slot, tag, hash));
+        let (slot, hash) = (lookup.slot, lookup.hash);
+        lookup.is_lost |= self.may_be_outlived(slot, hash);
+        lookup.is_doubtful |= lookup.shows() && (lookup.is_lost || self.is_absence_doubtful(slot, hash));
         let old = match () {
             () if lookup.is_doubtful => Old::Unreadable,
             () if lookup.is_lost => Old::Lost,

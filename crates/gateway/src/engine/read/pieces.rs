@@ -212,23 +212,10 @@ impl Engine {
         let is_usable = |chunk: usize| {
             arrived.contains(chunk) || !closed.contains(chunk) && self.nodes.is_ready(wanted.members[chunk])
         };
-        let turn = wanted.stripe.raw() as usize;
-        let rank = |chunk: usize| {
-            let node = wanted.members[chunk];
-            let is_relied_on = relied_on.contains(chunk);
-            let is_slow = !is_relied_on && self.is_slow_source(wanted, node);
-            // Ties go round, so that no chunk is always the one that is asked.
-            (!is_relied_on, is_slow, self.load_of(node), (chunk + turn) % wanted.members.len())
-        };
-        let others = (0..wanted.members.len()).filter(|&chunk| chunk != piece && is_usable(chunk));
-        let mut ranked: SmallVec<[_; 24]> = others.map(|chunk| (rank(chunk), chunk)).collect();
-        ranked.sort_unstable();
-        let is_any_k_enough = code.tolerance() == code.parity_count();
-        let kept = if is_any_k_enough { code.data_count() } else { ranked.len() };
-        let cheap = ranked.iter().take(kept).filter(|((_, is_slow, ..), _)| !is_slow);
-        let cheap: ChunkSet = cheap.map(|&(_, chunk)| chunk).collect();
+        let others = (0..wanted.members.len()).filter(|&chunk| chunk != piece && is_usable(chunk)).collect();
+        let best = self.best_of(code, wanted, others, relied_on);
         let cost = |chunk: usize| match () {
-            () if cheap.contains(chunk) => Cost::Low,
+            () if best.contains(chunk) => Cost::Low,
             // The piece's own node is asked after all, where nothing else helps.
             () if is_usable(chunk) => Cost::High,
             () => Cost::Infinite,

@@ -23,7 +23,7 @@ type Chosen = SmallVec<[usize; 8]>;
 
 impl Engine {
     pub(super) fn way_to(&mut self, wanted: &Wanted, excluded: ChunkSet) -> Way {
-        let node = wanted.members[wanted.data_index];
+        let node = wanted.holder();
         let policy = *self.policy(wanted.partition);
         let is_urgent = wanted.purpose.is_urgent();
         let spare = if is_urgent { self.spare_of_next(policy.hedge) } else { 0 };
@@ -59,7 +59,7 @@ impl Engine {
 
     /// Had a read better go round the holder at once, as the policy has it?
     pub(super) fn goes_round(&mut self, wanted: &Wanted) -> bool {
-        let node = wanted.members[wanted.data_index];
+        let node = wanted.holder();
         let policy = *self.policy(wanted.partition);
         if !self.nodes.is_ready(node) || policy.read_sidestep && self.is_avoided_of(wanted, ChunkSet::EMPTY) {
             return true;
@@ -74,7 +74,7 @@ impl Engine {
 
     /// LLF (Hu et al. 2017): are all sources of the degraded read less loaded than the holder?
     fn is_least_loaded_elsewhere(&mut self, wanted: &Wanted, excluded: ChunkSet) -> bool {
-        let own = self.load_of(wanted.members[wanted.data_index]);
+        let own = self.load_of(wanted.holder());
         if own == 0 {
             return false;
         }
@@ -86,33 +86,36 @@ impl Engine {
     /// The plan of a degraded read. `None`: too many chunks are not to be had.
     pub(super) fn choose_plan(&self, code: &Code, wanted: &Wanted, excluded: ChunkSet) -> Option<Arc<Plan>> {
         let members = &wanted.members;
-        let free = ChunkSet::first(members.len()) - excluded - ChunkSet::of(wanted.data_index);
+        let free = ChunkSet::first(members.len()) - excluded - wanted.own();
         let ready = free.iter().filter(|&chunk| self.nodes.is_ready(members[chunk])).collect();
-        let dear = self.dear_of(code, wanted, ready);
+        let best = self.best_of(code, wanted, ready, ChunkSet::EMPTY);
         let cost = |chunk: usize| match () {
-            () if !ready.contains(chunk) => Cost::Infinite,
-            () if dear.contains(chunk) => Cost::High,
-            () => Cost::Low,
+            () if best.contains(chunk) => Cost::Low,
+            () if ready.contains(chunk) => Cost::High,
+            () => Cost::Infinite,
         };
         let reachable = |chunk: usize| free.contains(chunk) && self.nodes.is_reachable(members[chunk]);
         let plan = code.cheapest_plan(wanted.data_index, &cost);
         plan.or_else(|_| code.read_plan(wanted.data_index, &reachable)).ok()
     }
 
-    /// Chunks that are better left out: of slow nodes, and of the most loaded ones where any `k` chunks suffice.
-    fn dear_of(&self, code: &Code, wanted: &Wanted, ready: ChunkSet) -> ChunkSet {
+    /// Those of these chunks that are best decoded from: none of a slow node and, where any `k` suffice, no more than
+    /// that, what is `relied_on` before what is not, the least loaded first.
+    pub(super) fn best_of(&self, code: &Code, wanted: &Wanted, chunks: ChunkSet, relied_on: ChunkSet) -> ChunkSet {
         let turn = wanted.stripe.raw() as usize;
         let rank = |chunk: usize| {
             let node = wanted.members[chunk];
+            let is_new = !relied_on.contains(chunk);
+            let is_slow = is_new && self.is_slow_source(wanted, node);
             // Ties go round, so that no chunk is always the one that is asked.
-            (self.is_slow_source(wanted, node), self.load_of(node), (chunk + turn) % wanted.members.len(), chunk)
+            (is_new, is_slow, self.load_of(node), (chunk + turn) % wanted.members.len(), chunk)
         };
-        let mut ranked: SmallVec<[_; 24]> = ready.iter().map(rank).collect();
+        let mut ranked: SmallVec<[_; 24]> = chunks.iter().map(rank).collect();
         ranked.sort_unstable();
         let is_any_k_enough = code.tolerance() == code.parity_count();
         let kept = if is_any_k_enough { code.data_count() } else { ranked.len() };
-        let dear = ranked.iter().enumerate().filter(|&(place, &(is_slow, ..))| is_slow || place >= kept);
-        dear.map(|(_, &(.., chunk))| chunk).collect()
+        let best = ranked.into_iter().take(kept).filter(|&(_, is_slow, ..)| !is_slow);
+        best.map(|(.., chunk)| chunk).collect()
     }
 
     /// Is this node better not asked for what is to be decoded?
@@ -123,7 +126,7 @@ impl Engine {
 
     /// Further sources for late binding: the least loaded ones.
     pub(super) fn choose_spare(&self, wanted: &Wanted, excluded: ChunkSet, plan: &Plan, count: u8) -> Chosen {
-        let mut taken = excluded | ChunkSet::of(wanted.data_index) | plan.sources.iter().copied().collect();
+        let mut taken = excluded | wanted.own() | plan.sources.iter().copied().collect();
         let mut spare = SmallVec::new();
         while spare.len() < usize::from(count) {
             let Some(chunk) = self.choose_other(wanted, taken) else { break };
@@ -157,9 +160,9 @@ impl Engine {
     ) -> Chosen {
         if code.tolerance() == code.parity_count() {
             // Any one will do: the least loaded.
-            return self.choose_other(wanted, excluded | taken | ChunkSet::of(wanted.data_index)).into_iter().collect();
+            return self.choose_other(wanted, excluded | taken | wanted.own()).into_iter().collect();
         }
-        let left_out = excluded | ChunkSet::of(wanted.data_index) | ChunkSet::of(late.into());
+        let left_out = excluded | wanted.own() | ChunkSet::of(late.into());
         let cost = |chunk: usize| match () {
             () if left_out.contains(chunk) || !self.nodes.is_ready(wanted.members[chunk]) => Cost::Infinite,
             () if taken.contains(chunk) => Cost::Low,
@@ -174,7 +177,7 @@ impl Engine {
     /// those that are asked instead are not busy? All can be at theirs, and would be asked several times as much.
     fn is_avoided_of(&mut self, wanted: &Wanted, excluded: ChunkSet) -> bool {
         let members = &wanted.members;
-        let node = members[wanted.data_index];
+        let node = wanted.holder();
         if self.monitor.is_fail_slow(node) {
             let (ready, gone): (Vec<_>, Vec<_>) = members.iter().partition(|&&member| self.nodes.is_ready(member));
             let room = wanted.shape.tolerance().saturating_sub(gone.len());

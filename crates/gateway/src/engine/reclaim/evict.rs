@@ -17,7 +17,6 @@ use shorttail_units::StripeId;
 use super::doomed::Gone;
 use crate::engine::limits::{EVICTIONS_MAX, EXPIRY_LOOKS_MAX};
 use crate::engine::read::lookup::LookupPurpose;
-use crate::engine::state::index::Tag;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::write::lock::{LockPhase, Old, OldRecord, Round};
 use crate::engine::{Engine, WhenFull, Work};
@@ -173,7 +172,7 @@ impl Engine {
             }
         };
         let Some(lock) = self.locks.get(key) else { return };
-        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        let (slot, tag) = (lock.slot, lock.tag());
         let is_over = self.striped.get(&first).is_some_and(|object| object.is_over(self.now.unix_ms));
         if !is_over && self.index.take_recent(slot, tag, old.location) {
             return self.stays(key);
@@ -198,7 +197,7 @@ impl Engine {
                 let version = Some(now.version);
                 !self.is_overshadowed(slot, version) && !self.is_in_doubt(hash, slot, version)
             }
-            Old::Absent => !self.is_absence_doubtful(slot, Tag::of_hash(hash), hash),
+            Old::Absent => !self.is_absence_doubtful(slot, hash),
             Old::Unverified | Old::Unreadable | Old::Lost => false,
         };
         if !is_known || self.striped_in_flight().contains(&first) || self.unsettled_values().contains(&first) {

@@ -64,10 +64,11 @@ impl Engine {
     }
 
     /// A write of a key is durable, at `own`: nothing older of it counts.
-    pub(in crate::engine) fn outlive_lost(&mut self, slot: Slot, tag: Tag, hash: u64, own: Option<Location>) {
+    pub(in crate::engine) fn outlive_lost(&mut self, slot: Slot, hash: u64, own: Option<Location>) {
         if self.outlived.records.is_empty() && self.repair.lost_of_stripe_max() <= self.config.tolerance() as u64 {
             return;
         }
+        let tag = Tag::of_hash(hash);
         // Of what is being moved a copy is on its way, which may be another key's.
         let is_moved =
             |from: Location| self.locks.iter().any(|(_, lock)| lock.moved().is_some_and(|moved| moved.from == from));
@@ -97,9 +98,9 @@ impl Engine {
     }
 
     /// May a record that the index does not name any more be of this key?
-    pub(in crate::engine) fn may_be_outlived(&self, slot: Slot, tag: Tag, hash: u64) -> bool {
+    pub(in crate::engine) fn may_be_outlived(&self, slot: Slot, hash: u64) -> bool {
         let exists = |&stripe: &StripeId| self.stripes.slot_of(stripe).is_some();
-        let mut stripes = self.outlived.of(slot, tag).filter(exists);
+        let mut stripes = self.outlived.of(slot, Tag::of_hash(hash)).filter(exists);
         stripes.any(|stripe| !self.outlived.keys.contains(&(hash, stripe)))
     }
 
@@ -160,9 +161,8 @@ mod tests {
 
     fn outlive(engine: &mut Engine, own: Option<Location>) -> usize {
         let key = engine.key_ref(KEY);
-        let (slot, tag, hash) = (key.slot, key.tag(), key.hash);
-        engine.outlive_lost(slot, tag, hash, own);
-        engine.index.candidates(slot, tag).count()
+        engine.outlive_lost(key.slot, key.hash, own);
+        engine.index.candidates(key.slot, key.tag()).count()
     }
 
     /// Another key of this tag may have its newest record there: who comes later is to know that it is lost.
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(stripe.live_count, 0);
         assert!(!engine.is_void_anyway(stripe));
         let key = engine.key_ref(KEY);
-        assert!(!engine.may_be_outlived(key.slot, key.tag(), key.hash));
-        assert!(engine.may_be_outlived(key.slot, key.tag(), key.hash + 1));
+        assert!(!engine.may_be_outlived(key.slot, key.hash));
+        assert!(engine.may_be_outlived(key.slot, key.hash + 1));
     }
 
     /// The round waited for another record to be readable, and its own was lost meanwhile.

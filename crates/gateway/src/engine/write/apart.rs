@@ -16,7 +16,6 @@ use super::group::Group;
 use super::lock::{LockPhase, Object, Old, Round, Waiting};
 use crate::command::{NewObject, StoreError};
 use crate::engine::Engine;
-use crate::engine::state::index::Tag;
 use crate::engine::state::pool::PoolKey;
 
 /// What became of the pairs that are over.
@@ -68,7 +67,7 @@ impl Engine {
         let place =
             group.pairs.binary_search_by(|pair| pair.key[..].cmp(&held.key[..])).expect("it waited for the key");
         let value = std::mem::take(&mut group.pairs[place].value);
-        let is_new = self.index.candidates(held.slot, Tag::of_hash(held.hash)).next().is_none();
+        let is_new = self.index.candidates(held.slot, held.tag()).next().is_none();
         let version = self.take_version();
         self.groups.get_mut(key).expect("it was there").version = version;
         let object = Object::new(NewObject { value, ..NewObject::default() }, version);

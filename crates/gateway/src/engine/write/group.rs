@@ -233,7 +233,7 @@ impl Engine {
             self.count_stored(location, record_bytes, object_bytes, None);
             self.stats.totals.stored_total += 1;
         }
-        self.outlive_lost(slot, tag, hash, Some(location));
+        self.outlive_lost(slot, hash, Some(location));
         if is_over {
             self.end_group(key, Ok(true));
         }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::manifest::Manifest;
 use crate::command::{Attributes, BoxCommand, NewObject};
 use crate::engine::reclaim::doomed::Gone;
-use crate::engine::state::index::Location;
+use crate::engine::state::index::{Location, Tag};
 use crate::engine::state::pool::{Pool, PoolKey};
 use crate::engine::{KeyRef, Token};
 
@@ -236,6 +236,10 @@ pub struct Lock {
 }
 
 impl Lock {
+    pub fn tag(&self) -> Tag {
+        Tag::of_hash(self.hash)
+    }
+
     /// Written, but a record with the same tag cannot be compared now: no further change until it can.
     pub fn is_doubtful(&self) -> bool {
         matches!(&self.phase, LockPhase::Writing(round)

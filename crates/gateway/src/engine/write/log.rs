@@ -18,7 +18,7 @@ use crate::engine::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, IDLE_STABLE_US,
 use crate::engine::reclaim::freeing::VoidRecord;
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::sessions::asking::append_tag;
-use crate::engine::state::index::{Location, StripeSlot, Tag};
+use crate::engine::state::index::{Location, StripeSlot};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::state::stripes::{Stripe, StripePhase};
 use crate::engine::{Engine, What, Work};
@@ -382,7 +382,7 @@ impl Engine {
         if let Purpose::Write(lock) | Purpose::Move { lock, .. } = purpose
             && let Some(lock) = self.locks.get(lock)
         {
-            self.index.prefetch(lock.slot, Tag::of_hash(lock.hash));
+            self.index.prefetch(lock.slot, lock.tag());
         }
     }
 

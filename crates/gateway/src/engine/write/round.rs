@@ -71,8 +71,7 @@ impl Engine {
             Some(Waiting::Command(_, first)) => first,
         };
         if first.wants() == Wants::Nothing {
-            let tag = Tag::of_hash(lock.hash);
-            let is_new = self.index.candidates(lock.slot, tag).next().is_none();
+            let is_new = self.index.candidates(lock.slot, lock.tag()).next().is_none();
             return self.run_round(key, Current::Unseen, if is_new { Old::Absent } else { Old::Unverified });
         }
         lock.phase = LockPhase::Looking;
@@ -215,7 +214,7 @@ impl Engine {
     fn finish_unwritten(&mut self, key: PoolKey, finished: FinishedCommands, old: &Old, mark_read: bool) {
         let lock = self.locks.get_mut(key).expect("a lock that runs a round");
         lock.phase = LockPhase::Starting;
-        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        let (slot, tag) = (lock.slot, lock.tag());
         if let (true, Old::Present(old)) = (mark_read, old) {
             self.index.mark_read(slot, tag, old.location);
         }
@@ -300,7 +299,7 @@ impl Engine {
     /// May a later owner find something of a key that the index does not name? Whoever wrote it unseen and removed it
     /// in one round was not told.
     fn may_be_present(&self, key: PoolKey) -> bool {
-        self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.slot, Tag::of_hash(lock.hash), lock.hash))
+        self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.slot, lock.hash))
     }
 
     /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
@@ -363,7 +362,7 @@ impl Engine {
     fn end_doubt(&mut self, key: PoolKey) {
         let Some(own) = self.round_mut(key).map(|round| round.confirmed.map(|(location, _)| location)) else { return };
         let lock = self.locks.get(key).expect("it has a round");
-        self.outlive_lost(lock.slot, Tag::of_hash(lock.hash), lock.hash, own);
+        self.outlive_lost(lock.slot, lock.hash, own);
         self.drop_old(key, None);
         self.release_round(key);
     }
@@ -392,7 +391,7 @@ impl Engine {
     /// The round's record is held by `m+1` nodes: the index flips, and the replies leave.
     pub(super) fn round_confirmed(&mut self, key: PoolKey, location: Location, record_bytes: usize) {
         let Some(lock) = self.locks.get(key) else { return };
-        let (slot, hash, tag) = (lock.slot, lock.hash, Tag::of_hash(lock.hash));
+        let (slot, hash, tag) = (lock.slot, lock.hash, lock.tag());
         self.settle(hash);
         let partition = self.config.partition_of(slot);
         let floor = self.floor_of(partition);
@@ -433,7 +432,7 @@ impl Engine {
                 self.count_kept(location, record_bytes);
             }
         }
-        self.outlive_lost(slot, tag, hash, Some(location));
+        self.outlive_lost(slot, hash, Some(location));
         self.answer_all(finished, group);
         if is_unreadable {
             self.keep_doubtful(key);
@@ -500,7 +499,7 @@ impl Engine {
     /// it did: there may have been no old record.
     fn drop_old(&mut self, key: PoolKey, next: Option<Location>) -> bool {
         let Some(lock) = self.locks.get(key) else { return false };
-        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        let (slot, tag) = (lock.slot, lock.tag());
         let Some(round) = self.round_mut(key) else { return false };
         let Old::Present(old) = round.old.clone() else { return false };
         let kept = round.manifest().map(|manifest| manifest.first);

@@ -25,7 +25,6 @@ use crate::engine::limits::INSTALLS_IN_FLIGHT;
 use crate::engine::read::fetch::{Extent, FetchPurpose, Wanted};
 use crate::engine::repair::queue::Facts;
 use crate::engine::sessions::nodes::Node;
-use crate::engine::state::index::Tag;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, Token, What, Work};
 
@@ -579,7 +578,7 @@ impl Engine {
     /// Is what a round reads still what its key has? It may have been flushed meanwhile.
     fn is_current(&self, lock: PoolKey, old: &OldRecord) -> bool {
         let held = self.locks.get(lock);
-        held.is_some_and(|held| self.index.contains(held.slot, Tag::of_hash(held.hash), old.location))
+        held.is_some_and(|held| self.index.contains(held.slot, held.tag(), old.location))
     }
 
     /// First stripes of striped objects that rounds are about to make, or to keep: these decide what becomes of them.

@@ -9,7 +9,7 @@ use shorttail_store::record::{Control, Record, RecordKind};
 use crate::engine::limits::TICK_US;
 use crate::engine::reclaim::doomed::Doomed;
 use crate::engine::reclaim::freeing::VoidRecord;
-use crate::engine::state::index::{Location, Tag};
+use crate::engine::state::index::Location;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, Work};
 
@@ -33,7 +33,7 @@ impl Engine {
 
     pub(in crate::engine) fn move_confirmed(&mut self, lock: PoolKey, job: PoolKey, to: Location, record_bytes: usize) {
         let Some(held) = self.locks.get_mut(lock) else { return };
-        let (slot, tag) = (held.slot, Tag::of_hash(held.hash));
+        let (slot, tag) = (held.slot, held.tag());
         let Some(moved) = held.take_moved() else { return };
         // A flush may have ended the object meanwhile: then the copy is dead on arrival.
         let is_there = self.index.relocate(slot, tag, moved.from, to);
