@@ -3,12 +3,13 @@
 //! The first byte chooses: raw bytes from the peer, or bytes that a tiny decoder turns into well-formed requests with
 //! nonsense values, which go deeper. Whatever comes, nothing panics and the invariants hold.
 
+use shorttail_store::{NearReader, NearWriter};
 use shorttail_units::{
     ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
 };
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
 
-use crate::{FromRebuilds, Node, NodeConfig, NodeStats, Rebuilds};
+use crate::{Background, Node, NodeConfig, NodeStats};
 
 const CLUSTER: ClusterId = ClusterId(1);
 const MEMORY_BYTES: usize = 512 * 1024;
@@ -55,17 +56,33 @@ pub fn run_session(data: &[u8]) -> NodeStats {
     fuzzed.node.stats()
 }
 
-/// A small node with one session, and what carries out its orders.
+/// Memory in which room is left, and nothing can be written.
+#[derive(Debug)]
+pub struct Unwritable;
+
+impl NearReader for Unwritable {
+    fn read(&self, _: u64, _: &mut [u8]) -> usize {
+        0
+    }
+}
+
+impl NearWriter for Unwritable {
+    fn write(&self, _: u64, _: usize, _: &[u8]) -> bool {
+        false
+    }
+}
+
+/// A small node with one session, and what is beside it.
 struct Fuzzed {
     node: Node,
-    rebuilds: Rebuilds,
+    background: Background,
 }
 
 impl Fuzzed {
     fn new() -> Self {
         let mut node = Node::new(small_config()).expect("a small node");
         node.handle_session_opened(1);
-        Fuzzed { rebuilds: node.rebuilds(), node }
+        Fuzzed { background: node.background(None, Some(Box::new(Unwritable))), node }
     }
 
     fn greet(&mut self) {
@@ -91,14 +108,12 @@ impl Fuzzed {
 
     /// What was ordered is asked of nodes that nobody reaches.
     fn rebuild(&mut self) {
-        while let Some(said) = self.node.poll_to_rebuilds() {
-            self.rebuilds.handle(said).into_iter().for_each(|said| self.node.handle_rebuilds(said));
+        self.node.serve_background(|said| _ = self.background.handle(said));
+        self.background.rebuilds.advance(0);
+        for peer in self.background.rebuilds.peers().collect::<Vec<_>>() {
+            self.background.rebuilds.handle_closed(peer);
         }
-        let mut ended = self.rebuilds.advance(0);
-        for peer in self.rebuilds.peers().collect::<Vec<_>>() {
-            ended.extend(self.rebuilds.handle_closed(peer));
-        }
-        ended.into_iter().for_each(|rebuilt| self.node.handle_rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+        self.background.end_turn(0, |said| self.node.handle_background(said));
     }
 }
 

@@ -26,6 +26,7 @@ use shorttail_wire::node::{
     FRAME_HEADER_BYTES, Frame, HelloReply, InspectReport, NearMemory, NodeReply, NodeRequest, Refusal, next_frame,
 };
 
+use crate::background::FromBackground;
 use crate::config::NodeConfig;
 use crate::limits::{GIVE_COPIES_MAX, GIVE_SESSIONS_MAX, GIVE_UNSENT_BYTES_MAX, GIVE_WAITING_MAX};
 use crate::session::SessionError;
@@ -129,13 +130,15 @@ pub struct Giver {
     served: u64,
     spare: Vec<Vec<u8>>,
     damaged: Vec<StripeId>,
+    /// Messages that were hurt on their way, and not told of yet.
+    pub(crate) messages_damaged: u64,
 }
 
 impl Giver {
-    pub(crate) fn new(config: NodeConfig, near: Option<NearMemory>) -> Self {
+    pub(crate) fn new(config: NodeConfig, near: Option<NearMemory>, memory: Option<Box<dyn NearReader>>) -> Self {
         Giver {
             config,
-            memory: None,
+            memory,
             near,
             sessions: BTreeMap::new(),
             asking: BTreeMap::new(),
@@ -143,12 +146,8 @@ impl Giver {
             served: 0,
             spare: Vec::new(),
             damaged: Vec::new(),
+            messages_damaged: 0,
         }
-    }
-
-    /// Chunks are read from there, not copied by the core.
-    pub fn with_memory(self, memory: Box<dyn NearReader>) -> Self {
-        Giver { memory: Some(memory), ..self }
     }
 
     /// `session` is a number that no living session has. Beyond [`GIVE_SESSIONS_MAX`] its first input is an error.
@@ -167,6 +166,12 @@ impl Giver {
     /// # Errors
     /// The caller sends the output that there is, closes the connection and says so.
     pub fn handle_input(&mut self, session: u64, input: &[u8]) -> Result<usize, SessionError> {
+        let outcome = self.handle_frames(session, input);
+        self.messages_damaged += u64::from(matches!(outcome, Err(SessionError::Frame(_))));
+        outcome
+    }
+
+    fn handle_frames(&mut self, session: u64, input: &[u8]) -> Result<usize, SessionError> {
         let (config, near, spare) = (&self.config, &self.near, &mut self.spare);
         let held = self.sessions.get_mut(&session).ok_or(SessionError::Ended)?;
         let mut consumed = 0;
@@ -181,8 +186,14 @@ impl Giver {
         Ok(consumed)
     }
 
-    /// What the core is asked next: for each session in turn, while it takes what it asked for.
-    pub fn poll_wanted(&mut self) -> Option<Wanted> {
+    /// What the core is told next: that a chunk is to be looked at, as its copy was damaged, or what is wanted.
+    pub(crate) fn poll_said(&mut self) -> Option<FromBackground> {
+        let damaged = self.damaged.pop().map(FromBackground::Damaged);
+        damaged.or_else(|| self.poll_wanted().map(FromBackground::Wanted))
+    }
+
+    /// For each session in turn, while it takes what it asked for.
+    fn poll_wanted(&mut self) -> Option<Wanted> {
         if self.asking.len() >= GIVE_COPIES_MAX {
             return None;
         }
@@ -200,7 +211,7 @@ impl Giver {
     }
 
     /// The core said what it knows: answers what was asked, and the number of the session that asked it.
-    pub fn handle_found(&mut self, found: Found) -> Option<u64> {
+    pub(crate) fn handle_found(&mut self, found: Found) -> Option<u64> {
         let (number, asked) = self.asking.remove(&found.ticket)?;
         let (session, spare) = (self.sessions.get_mut(&number)?, &mut self.spare);
         let (mut buffer, is_proven) = match found.outcome {
@@ -233,11 +244,6 @@ impl Giver {
         }
         keep_spare(spare, buffer);
         Some(number)
-    }
-
-    /// A chunk whose copy was damaged: the core is to look at it.
-    pub fn poll_damaged(&mut self) -> Option<StripeId> {
-        self.damaged.pop()
     }
 
     /// Bytes to send to a session next, if there are any.

@@ -3,6 +3,7 @@
 //! Must not know: sockets, threads, clocks; owners beyond what their sessions say; other
 //! nodes beyond what is fetched from them.
 
+mod background;
 mod config;
 mod fences;
 pub mod fuzz;
@@ -19,12 +20,11 @@ mod stats;
 mod taken;
 mod wanted;
 
+pub use background::{Background, FromBackground, ToBackground};
 pub use config::{NodeConfig, NodeError};
 pub use giver::{Found, Giver, Wanted};
 pub use node::Node;
 pub use rebuild::{PeerId, Rebuilds, Rebuilt};
-pub use rebuilding::{FromRebuilds, ToRebuilds};
 pub use rings::MakeRing;
 pub use session::SessionError;
 pub use stats::NodeStats;
-pub use wanted::WantedChunks;

@@ -7,6 +7,7 @@
 //!
 //! Must not know: sockets, threads, clocks, what lies in a chunk.
 
+mod beside;
 mod spoil;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,21 +15,20 @@ use std::fs::File;
 use std::sync::Arc;
 
 use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
-use shorttail_units::{Epoch, Now, PartitionId, StripeId};
+use shorttail_units::{Epoch, Now, PartitionId};
 use shorttail_wire::node::{Frame, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, Refusal, next_frame};
 
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
-use crate::giver::{Found, Giver, Wanted};
 use crate::limits::{GIVEN_BACK_TURN_MAX, PAGES_ASK_US, SESSIONS_MAX};
-use crate::rebuild::{Content, Rebuilds, Rebuilt};
-use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
+use crate::rebuilding::Rebuilding;
 use crate::requests::Holdings;
 use crate::rings::{MakeRing, Ring};
 use crate::scrub::Scrubber;
 use crate::session::{Phase, Session, SessionError};
 use crate::stats::NodeStats;
 use crate::taken::TakenOrders;
+use crate::wanted::WantedChunks;
 
 /// One core of a node.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct Node {
     /// Sessions that ended for a reason other than their own input.
     superseded: VecDeque<u64>,
     rebuilding: Rebuilding,
+    /// Chunks that are to be found for other nodes.
+    wanted: WantedChunks,
     scrubber: Scrubber,
     /// When a file system that was full is asked again, in microseconds.
     pages_due_us: Option<u64>,
@@ -109,6 +111,7 @@ impl Node {
         };
         Node {
             rebuilding: Rebuilding::default(),
+            wanted: WantedChunks::default(),
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
             pages_due_us: None,
             surplus_due_us: None,
@@ -231,88 +234,10 @@ impl Node {
         self.written.pop()
     }
 
-    /// So many messages were hurt on their way to what works beside the core.
-    pub fn note_damaged_messages(&mut self, count: u64) {
-        self.holdings.stats.messages_damaged += count;
-    }
-
-    /// Before the first input: one that carries out this core's orders, which are refused without. The caller carries
-    /// what is said from one to the other ([`Node::poll_to_rebuilds`], [`Node::handle_rebuilds`]).
-    pub fn rebuilds(&mut self) -> Rebuilds {
-        self.rebuilding.is_begun = true;
-        Rebuilds::new(self.config.clone())
-    }
-
-    /// What is rebuilt beside this core is handed to it, not written into its memory.
-    pub fn give_no_room(&mut self) {
-        self.rebuilding.has_no_room = true;
-    }
-
-    /// One that gives this core's chunks to other nodes; it asks where they lie, or for copies of them.
-    pub fn giver(&self) -> Giver {
-        Giver::new(self.config.clone(), self.near.clone())
-    }
-
-    pub fn poll_to_rebuilds(&mut self) -> Option<ToRebuilds> {
-        self.rebuilding.said.pop_front()
-    }
-
-    /// Takes what was said by whoever rebuilds for this core.
-    pub fn handle_rebuilds(&mut self, message: FromRebuilds) {
-        match message {
-            FromRebuilds::Forgotten(rooms) => {
-                self.rebuilding.order_count -= rooms.len();
-                rooms.into_iter().flatten().for_each(|room| self.holdings.store.give_back(room));
-            }
-            FromRebuilds::Rebuilt(rebuilt) => {
-                self.rebuilding.order_count -= 1;
-                self.settle(rebuilt);
-            }
-        }
-    }
-
-    /// Finds a chunk for another node.
-    pub fn find(&self, wanted: Wanted) -> Found {
-        wanted.find(&self.holdings.store)
-    }
-
-    /// A copy of this chunk was damaged: is the chunk?
-    pub fn look_at(&mut self, stripe: StripeId) {
-        let _ = self.holdings.store.look_at(stripe);
-    }
-
     /// Nobody wants what the session ordered.
     fn forget_orders(&mut self, session: u64) {
         self.holdings.orders.forget_session(session);
         self.rebuilding.forget_session(session);
-    }
-
-    /// Installs what was rebuilt, and tells who ordered it; if it is not wanted any more, it has no effect.
-    fn settle(&mut self, rebuilt: Rebuilt) {
-        let Rebuilt { session, description, outcome, unused } = rebuilt;
-        unused.into_iter().for_each(|room| self.holdings.store.give_back(room));
-        let counts = self.holdings.orders.end(session, &description);
-        let is_there = |open: &&mut Session| counts && matches!(open.phase, Phase::Serving { .. });
-        let Some(open) = self.sessions.get_mut(&session).filter(is_there) else {
-            if let Ok(Content::Written(room, _)) = outcome {
-                self.holdings.store.give_back(room);
-            }
-            return;
-        };
-        let installed = outcome.and_then(|content| {
-            let installed = match content {
-                Content::Written(room, written) => self.holdings.install_written(&description, room, written),
-                Content::Held { bytes, last } => {
-                    let installed = self.holdings.install_rebuilt(&description, &bytes, last);
-                    self.rebuilding.said.push_back(ToRebuilds::Buffer(bytes));
-                    installed
-                }
-            };
-            installed.map_err(|refusal| (refusal, None))
-        });
-        self.holdings.stats.rebuild_failures += u64::from(installed.is_err());
-        self.holdings.tell_rebuilt(description.stripe, installed, open);
-        self.written.push(session);
     }
 
     /// Looks at a few chunks, and tells every owner what is damaged: the one that it concerns knows. One that does not

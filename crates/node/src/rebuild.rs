@@ -22,7 +22,7 @@
 //!
 //! Must not know: sockets, where nodes are to be found, why a chunk was lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use shorttail_codes::CodeCache;
 use shorttail_store::{ChunkView, NearReader, NearWriter, Room, Written, read_unproven, used_bytes};
@@ -33,6 +33,7 @@ use shorttail_wire::node::{
     next_frame,
 };
 
+use crate::background::FromBackground;
 use crate::config::NodeConfig;
 use crate::limits::{REBUILD_AHEAD_US, REBUILD_BUFFERS_MAX, REBUILD_US_MAX, REBUILDS_ACTIVE_MAX, REBUILDS_TURN_MAX};
 
@@ -135,6 +136,10 @@ pub struct Rebuilds {
     codes: CodeCache,
     /// Buffers of sources, for those to come. What is in them is left there: making it zeros costs as much as reading.
     spare: Vec<Vec<u8>>,
+    /// What the core is to be told.
+    pub(crate) said: VecDeque<FromBackground>,
+    /// Messages of other nodes that were hurt on their way, and not told of yet.
+    pub(crate) messages_damaged: u64,
 }
 
 /// Tags of the two requests for a part: the order's number, the part's place, and which of the two.
@@ -150,7 +155,7 @@ fn part_of(tag: u64) -> (u64, usize) {
 }
 
 impl Rebuilds {
-    pub fn new(config: NodeConfig) -> Self {
+    pub(crate) fn new(config: NodeConfig, own_memory: Option<Box<dyn NearWriter>>) -> Self {
         Rebuilds {
             config,
             orders: BTreeMap::new(),
@@ -159,16 +164,13 @@ impl Rebuilds {
             memories: BTreeMap::new(),
             offered: Vec::new(),
             silent: BTreeMap::new(),
-            own_memory: None,
+            own_memory,
             paid_us: 0,
             codes: CodeCache::default(),
             spare: Vec::new(),
+            said: VecDeque::new(),
+            messages_damaged: 0,
         }
-    }
-
-    /// What the core leaves room for is written there.
-    pub fn with_memory(self, own_memory: Box<dyn NearWriter>) -> Self {
-        Rebuilds { own_memory: Some(own_memory), ..self }
     }
 
     /// Takes an order that was checked; it begins in a later turn.
@@ -193,48 +195,47 @@ impl Rebuilds {
         self.orders.is_empty()
     }
 
-    /// A session ended: nobody wants what it ordered. Answers the rooms for it.
-    pub(crate) fn forget_session(&mut self, session: u64) -> Vec<Option<Room>> {
+    /// A session ended: nobody wants what it ordered.
+    pub(crate) fn forget_session(&mut self, session: u64) {
         let forgotten = self.orders.extract_if(.., |_, order| order.session == session);
-        forgotten.map(|(_, order)| order.room).collect()
+        let rooms = forgotten.map(|(_, order)| order.room).collect();
+        self.said.push_back(FromBackground::Forgotten(rooms));
     }
 
-    /// Begins what is due and ends what takes too long; answers what ended.
-    pub fn advance(&mut self, now_us: u64) -> Vec<Rebuilt> {
-        let mut ended = self.end_late(now_us);
-        let mut done_count = 0;
-        while done_count < REBUILDS_TURN_MAX
+    /// Begins what is due and ends what takes too long; did an order end?
+    pub fn advance(&mut self, now_us: u64) -> bool {
+        let said_before = self.said.len();
+        self.end_late(now_us);
+        let said_late = self.said.len();
+        while self.said.len() - said_late < REBUILDS_TURN_MAX
             && let Some(number) = self.due(now_us)
         {
-            let done = match self.silent_source(number, now_us) {
+            match self.silent_source(number, now_us) {
                 Some(index) => self.end(number, Err((Refusal::Unreachable, Some(index)))),
                 None => self.begin(number, now_us),
-            };
-            done_count += usize::from(done.is_some());
-            ended.extend(done);
+            }
         }
-        ended
+        self.said.len() > said_before
     }
 
     /// Ends what takes too long, and whatever else waits for a node that was silent all that time: each order would
     /// hold up others for as long.
-    fn end_late(&mut self, now_us: u64) -> Vec<Rebuilt> {
+    fn end_late(&mut self, now_us: u64) {
         let is_late = |order: &Order| order.started_us.is_some_and(|started_us| started_us + REBUILD_US_MAX <= now_us);
         let late: Vec<u64> =
             self.orders.iter().filter(|(_, order)| is_late(order)).map(|(&number, _)| number).collect();
-        let (mut ended, mut silent) = (Vec::new(), Vec::new());
+        let mut silent = Vec::new();
         for number in late {
             let Some(order) = self.orders.remove(&number) else { continue };
             let missing = order.parts.iter().find(|part| part.is_owed());
             let index = missing.map(|part| part.source.index);
             silent.extend(order.parts.iter().filter(|part| self.is_silent_since(part)).map(|part| part.peer));
-            ended.push(order.ends(Err((Refusal::Unreachable, index))));
+            self.tell(order, Err((Refusal::Unreachable, index)));
         }
         for peer in silent {
             self.silent.insert(peer, now_us + REBUILD_US_MAX);
-            ended.extend(self.handle_closed(peer));
+            self.handle_closed(peer);
         }
-        ended
     }
 
     /// Did its node say nothing at all since it was asked for the part?
@@ -281,10 +282,10 @@ impl Rebuilds {
         self.next_waiting().filter(|_| self.paid_us <= now_us + REBUILD_AHEAD_US)
     }
 
-    /// Reads what is near, and asks for the rest; the order, if nothing is missing any more.
-    fn begin(&mut self, number: u64, now_us: u64) -> Option<Rebuilt> {
+    /// Reads what is near, and asks for the rest; the order ends if nothing is missing any more.
+    fn begin(&mut self, number: u64, now_us: u64) {
         let config = &self.config;
-        let order = self.orders.get_mut(&number)?;
+        let Some(order) = self.orders.get_mut(&number) else { return };
         order.started_us = Some(now_us);
         let description = &order.description;
         for (place, part) in order.parts.iter_mut().enumerate() {
@@ -305,12 +306,14 @@ impl Rebuilds {
         let is_complete = order.is_complete();
         let cost_us = bytes * 1_000_000 / self.config.repair_bytes_per_s.max(1);
         self.paid_us = self.paid_us.max(now_us) + cost_us;
-        if is_complete { self.finish(number) } else { None }
+        if is_complete {
+            self.finish(number);
+        }
     }
 
     /// All of an order is there, as far as it holds.
-    fn finish(&mut self, number: u64) -> Option<Rebuilt> {
-        let order = self.orders.get_mut(&number)?;
+    fn finish(&mut self, number: u64) {
+        let Some(order) = self.orders.get_mut(&number) else { return };
         let outcome = order.decode(&mut self.codes, &mut self.spare);
         if matches!(outcome, Err((Refusal::Damaged, _))) {
             let changed = order.take_changed();
@@ -322,17 +325,22 @@ impl Rebuilds {
                 fetch(&order.description, number, place, &mut session.output);
             }
             if !changed.is_empty() {
-                return None;
+                return;
             }
         }
-        self.end(number, outcome)
+        self.end(number, outcome);
     }
 
-    fn end(&mut self, number: u64, outcome: Result<Content, Failure>) -> Option<Rebuilt> {
-        let mut order = self.orders.remove(&number)?;
+    fn end(&mut self, number: u64, outcome: Result<Content, Failure>) {
+        let Some(mut order) = self.orders.remove(&number) else { return };
         order.parts.iter_mut().filter_map(|part| part.bytes.take()).for_each(|bytes| self.keep_buffer(bytes));
         let outcome = outcome.map(|content| self.put(&mut order.room, content));
-        Some(order.ends(outcome))
+        self.tell(order, outcome);
+    }
+
+    fn tell(&mut self, order: Order, outcome: Result<Content, Failure>) {
+        let Order { session, description, room: unused, .. } = order;
+        self.said.push_back(FromBackground::Rebuilt(Rebuilt { session, description, outcome, unused }));
     }
 
     /// Memory that a node says can be read on its machine. Whoever can, opens it.
@@ -357,7 +365,7 @@ impl Rebuilds {
     }
 
     /// A session with another node ended, or could not be had: what is fetched there does not come.
-    pub fn handle_closed(&mut self, peer: PeerId) -> Vec<Rebuilt> {
+    pub fn handle_closed(&mut self, peer: PeerId) {
         self.peers.remove(&peer);
         self.memories.remove(&peer);
         let waits = |order: &Order| {
@@ -366,18 +374,24 @@ impl Rebuilds {
         };
         let failed: Vec<(u64, u8)> =
             self.orders.iter().filter_map(|(&number, order)| Some((number, waits(order)?))).collect();
-        let end = |(number, index): (u64, u8)| {
-            Some(self.orders.remove(&number)?.ends(Err((Refusal::Unreachable, Some(index)))))
-        };
-        failed.into_iter().filter_map(end).collect()
+        for (number, index) in failed {
+            if let Some(order) = self.orders.remove(&number) {
+                self.tell(order, Err((Refusal::Unreachable, Some(index))));
+            }
+        }
     }
 
-    /// Takes whole frames from the front of what another node sent; answers how many bytes they were. What ended is
-    /// added to `ended`, also if what follows is no reply: nobody else would tell of it.
+    /// Takes whole frames from the front of what another node sent; answers how many bytes they were.
     ///
     /// # Errors
-    /// When the bytes are no replies: the caller closes the session.
-    pub fn handle_input(&mut self, peer: PeerId, input: &[u8], ended: &mut Vec<Rebuilt>) -> Result<usize, FrameError> {
+    /// When the bytes are no replies: the caller closes the session. What came before them counts.
+    pub fn handle_input(&mut self, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
+        let outcome = self.handle_frames(peer, input);
+        self.messages_damaged += u64::from(outcome.is_err());
+        outcome
+    }
+
+    fn handle_frames(&mut self, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
         let mut consumed = 0;
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
@@ -388,16 +402,16 @@ impl Rebuilds {
                 }
                 self.offered.extend(hello.near.clone().map(|near| (peer, near)));
             }
-            ended.extend(self.reply(frame.tag, peer, &reply));
+            self.reply(frame.tag, peer, &reply);
             consumed += length;
         }
         Ok(consumed)
     }
 
-    fn reply(&mut self, tag: u64, peer: PeerId, reply: &NodeReply<'_>) -> Option<Rebuilt> {
+    fn reply(&mut self, tag: u64, peer: PeerId, reply: &NodeReply<'_>) {
         let (number, place) = part_of(tag);
-        let order = self.orders.get_mut(&number)?;
-        let part = order.parts.get_mut(place).filter(|part| part.peer == peer)?;
+        let Some(order) = self.orders.get_mut(&number) else { return };
+        let Some(part) = order.parts.get_mut(place).filter(|part| part.peer == peer) else { return };
         let index = part.source.index;
         let taken = match reply {
             NodeReply::Inspected(inspected) => {
@@ -406,8 +420,10 @@ impl Rebuilds {
             NodeReply::Located { position } => {
                 let memory = self.memories.get(&peer).map(|memory| &**memory);
                 let description = &order.description;
-                if !memory.is_some_and(|memory| part.read(memory, *position, description, &mut self.spare)) {
-                    fetch(description, number, place, &mut self.peers.get_mut(&peer)?.output);
+                if !memory.is_some_and(|memory| part.read(memory, *position, description, &mut self.spare))
+                    && let Some(session) = self.peers.get_mut(&peer)
+                {
+                    fetch(description, number, place, &mut session.output);
                 }
                 Ok(())
             }
@@ -424,7 +440,7 @@ impl Rebuilds {
         match taken {
             Err(refusal) => self.end(number, Err((refusal, Some(index)))),
             Ok(()) if order.is_complete() => self.finish(number),
-            Ok(()) => None,
+            Ok(()) => {}
         }
     }
 
@@ -564,10 +580,6 @@ impl Order {
             }
         }
         changed
-    }
-
-    fn ends(self, outcome: Result<Content, Failure>) -> Rebuilt {
-        Rebuilt { session: self.session, description: self.description, outcome, unused: self.room }
     }
 
     /// Everything is there: checks it, decodes, and checks what came out.

@@ -1,8 +1,8 @@
 //! A core's orders to rebuild are carried out beside it, where whoever does it may wait.
 //!
 //! ```text
-//! core --Order, Forget--> beside it: [`Rebuilds`]
-//!      <--Rebuilt, Forgotten------
+//! core --Order, Forget-----> background (see there)
+//!      <--Rebuilt, Forgotten--
 //! ```
 //! Every order that was passed on is answered by one or the other, so the core bounds how many there are. With an order
 //! goes room for the chunk in the core's memory, if that can be written beside the core, and comes back with the
@@ -15,32 +15,9 @@ use std::collections::VecDeque;
 use shorttail_store::Room;
 use shorttail_wire::node::{ChunkDescription, Refusal, Source};
 
+use crate::background::ToBackground;
 use crate::limits::REBUILDS_MAX;
-use crate::rebuild::{Rebuilds, Rebuilt, check_order};
-
-/// What a core tells whoever rebuilds for it.
-#[derive(Debug)]
-pub enum ToRebuilds {
-    Order {
-        session: u64,
-        description: ChunkDescription,
-        sources: Vec<Source>,
-        room: Option<Room>,
-    },
-    Forget {
-        session: u64,
-    },
-    /// What a rebuilt chunk came in: room for the next.
-    Buffer(Vec<u8>),
-}
-
-/// What it is told.
-#[derive(Debug)]
-pub enum FromRebuilds {
-    Rebuilt(Rebuilt),
-    /// Orders that are not carried out, by the rooms for them.
-    Forgotten(Vec<Option<Room>>),
-}
+use crate::rebuild::check_order;
 
 /// The core's part.
 #[derive(Debug, Default)]
@@ -51,7 +28,7 @@ pub(crate) struct Rebuilding {
     pub is_begun: bool,
     /// Whoever carries them out cannot write to this node's memory.
     pub has_no_room: bool,
-    pub said: VecDeque<ToRebuilds>,
+    pub said: VecDeque<ToBackground>,
 }
 
 impl Rebuilding {
@@ -75,31 +52,14 @@ impl Rebuilding {
         }
         self.order_count += 1;
         let room = if self.has_no_room { None } else { reserve(&description) };
-        self.said.push_back(ToRebuilds::Order { session, description, sources, room });
+        self.said.push_back(ToBackground::Order { session, description, sources, room });
         Ok(())
     }
 
     /// Nobody wants what the session ordered.
     pub fn forget_session(&mut self, session: u64) {
         if self.order_count > 0 {
-            self.said.push_back(ToRebuilds::Forget { session });
-        }
-    }
-}
-
-impl Rebuilds {
-    /// Takes what the core says; answers what it is to be told.
-    pub fn handle(&mut self, message: ToRebuilds) -> Option<FromRebuilds> {
-        match message {
-            ToRebuilds::Order { session, description, sources, room } => {
-                self.order(session, description, &sources, room);
-                None
-            }
-            ToRebuilds::Buffer(buffer) => {
-                self.keep_buffer(buffer);
-                None
-            }
-            ToRebuilds::Forget { session } => Some(FromRebuilds::Forgotten(self.forget_session(session))),
+            self.said.push_back(ToBackground::Forget { session });
         }
     }
 }

@@ -174,7 +174,8 @@ impl Scene {
         let mut node = Node::in_memory(config, core, Now::default()).expect("a node");
         node.handle_session_opened(SESSION);
         let file = Arc::clone(node.memory().expect("it is in a file"));
-        cluster.rebuilds = node.rebuilds().with_memory(writer(way, &node));
+        let writer = writer(way, &node);
+        cluster.backgrounds[TARGET] = node.background(None, Some(writer));
         cluster.nodes[TARGET] = node;
         let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3) };
         cluster.tell(TARGET, &NodeRequest::Hello(hello));

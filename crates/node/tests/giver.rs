@@ -1,6 +1,7 @@
 //! Chunks that are given to other nodes beside the core: a giver answers what the core itself would answer.
 
-use shorttail_node::{Giver, Node};
+use shorttail_node::fuzz::Unwritable;
+use shorttail_node::{Background, FromBackground, Node};
 use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{ClusterId, NodeId, Now, OpNumber, StripeId};
@@ -8,7 +9,7 @@ use shorttail_wire::node::{
     ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, Refusal, next_frame,
 };
 
-use crate::setup::{Memory, config, fence, stripe, striped};
+use crate::setup::{Memory, config, fence, given, stripe, striped};
 
 const OWNER: u64 = 1;
 const PEER: u64 = 2;
@@ -75,51 +76,49 @@ fn read(counter: u64, offset: u32, length: u32) -> NodeRequest<'static> {
     NodeRequest::ReadRange { stripe: stripe(counter), offset, length, op: OpNumber(0) }
 }
 
-/// Does all that the giver wants of the core and takes all that it sends to the session.
-fn served(giver: &mut Giver, node: &Node, session: u64) -> Vec<u8> {
-    served_with(giver, node, session).0
+/// What is answered to one that asks for this.
+fn answered(node: &mut Node, background: &mut Background, session: u64, requests: &[NodeRequest<'_>]) -> Told {
+    answered_with(node, background, session, requests, |_| ())
 }
 
-/// Also how many copies the core made.
-fn served_with(giver: &mut Giver, node: &Node, session: u64) -> (Vec<u8>, usize) {
-    let (mut output, mut copies) = (Vec::new(), 0);
-    loop {
-        while let Some(part) = giver.poll_output(session) {
-            // A socket takes what it likes.
-            let taken = part.len().min(1000);
-            output.extend_from_slice(&part[..taken]);
-            giver.handle_sent(session, taken);
-        }
-        let Some(wanted) = giver.poll_wanted() else { return (output, copies) };
-        copies += usize::from(wanted.is_copy());
-        assert_eq!(giver.handle_found(node.find(wanted)), Some(session));
-    }
-}
-
-fn greeted(node: &Node) -> Giver {
-    let_in(node.giver(), node)
-}
-
-fn reading(node: &Node, memory: impl NearReader + 'static) -> Giver {
-    let_in(node.giver().with_memory(Box::new(memory)), node)
-}
-
-fn let_in(mut giver: Giver, node: &Node) -> Giver {
-    giver.handle_session_opened(PEER);
-    giver.handle_input(PEER, &frames(&[NodeRequest::Peer(hello(0))])).expect("let in");
-    let replies = told(&served(&mut giver, node, PEER));
-    assert!(matches!(&replies[..], [(100, reply)] if reply.starts_with("Hello")), "{replies:?}");
-    giver
-}
-
-/// The giver's answers are the core's; how many copies the core made for them.
-fn compare(node: &mut Node, mut giver: Giver, requests: &[NodeRequest<'_>]) -> usize {
+/// `hear`: what the core is told.
+fn answered_with(
+    node: &mut Node,
+    background: &mut Background,
+    session: u64,
+    requests: &[NodeRequest<'_>],
+    hear: impl FnMut(&FromBackground),
+) -> Told {
     let bytes = frames(requests);
-    assert_eq!(giver.handle_input(PEER, &bytes), Ok(bytes.len()));
-    let (given, copies) = served_with(&mut giver, node, PEER);
+    assert_eq!(background.giver.handle_input(session, &bytes), Ok(bytes.len()));
+    told(&given(node, background, session, hear))
+}
+
+fn greeted(node: &mut Node) -> Background {
+    let background = node.background(None, None);
+    let_in(node, background, PEER)
+}
+
+fn reading(node: &mut Node, memory: impl NearReader + 'static) -> Background {
+    let background = node.background(Some(Box::new(memory)), None);
+    let_in(node, background, PEER)
+}
+
+fn let_in(node: &mut Node, mut background: Background, session: u64) -> Background {
+    background.giver.handle_session_opened(session);
+    let replies = answered(node, &mut background, session, &[NodeRequest::Peer(hello(0))]);
+    assert!(matches!(&replies[..], [(100, reply)] if reply.starts_with("Hello")), "{replies:?}");
+    background
+}
+
+/// What is answered beside the core is what it answers itself; how many copies it made for that.
+fn compare(node: &mut Node, mut background: Background, requests: &[NodeRequest<'_>]) -> usize {
+    let mut copies = 0;
+    let count = |said: &FromBackground| copies += usize::from(is_copy(said));
+    let mut given = answered_with(node, &mut background, PEER, requests, count);
     node.handle_session_opened(PEER);
     tell(node, PEER, &[NodeRequest::Peer(hello(0))]);
-    let (mut given, mut answered) = (told(&given), told(&tell(node, PEER, requests)));
+    let mut answered = told(&tell(node, PEER, requests));
     node.handle_session_closed(PEER);
     // What needs no chunk is answered before what does.
     given.sort_unstable();
@@ -128,6 +127,10 @@ fn compare(node: &mut Node, mut giver: Giver, requests: &[NodeRequest<'_>]) -> u
     assert!(differs.is_none(), "{:?}", differs.map(|(given, _)| given.0));
     assert_eq!((given.len(), answered.len()), (requests.len(), requests.len()));
     copies
+}
+
+fn is_copy(said: &FromBackground) -> bool {
+    matches!(said, FromBackground::Wanted(wanted) if wanted.is_copy())
 }
 
 /// One byte of each read is another one: what lies there is being changed.
@@ -150,16 +153,6 @@ impl NearReader for Moved {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
         let units_of_first = (u64::from(CHUNK_BYTES) + 256).div_ceil(1024);
         self.0.read(position + units_of_first * 1024, into)
-    }
-}
-
-/// Nothing can be read.
-#[derive(Debug)]
-struct Gone;
-
-impl NearReader for Gone {
-    fn read(&self, _: u64, _: &mut [u8]) -> usize {
-        0
     }
 }
 
@@ -186,12 +179,16 @@ fn a_giver_answers_as_the_core_does() {
         NodeRequest::Locate { stripe: stripe(3) },
         fence(2, 9),
     ];
-    let copying = greeted(&node);
+    let copying = greeted(&mut node);
     assert!(compare(&mut node, copying, &requests) > 4);
     let memory = Memory::of(&node);
-    let from_memory = reading(&node, memory.clone());
+    let from_memory = reading(&mut node, memory.clone());
     assert_eq!(compare(&mut node, from_memory, &requests), 0, "the core only says where chunks lie");
-    for torn in [reading(&node, Changing(memory.clone())), reading(&node, Moved(memory)), reading(&node, Gone)] {
+    let torn: [Box<dyn NearReader>; 3] =
+        [Box::new(Changing(memory.clone())), Box::new(Moved(memory)), Box::new(Unwritable)];
+    for memory in torn {
+        let background = node.background(Some(memory), None);
+        let torn = let_in(&mut node, background, PEER);
         assert!(compare(&mut node, torn, &requests) > 4, "what does not hold is asked of the core");
     }
 }
@@ -199,39 +196,42 @@ fn a_giver_answers_as_the_core_does() {
 #[test]
 fn memory_that_is_shared_with_nobody_lies_nowhere() {
     let mut alone = Node::new(config(1)).expect("a node");
-    let giver = greeted(&alone);
-    assert_eq!(compare(&mut alone, giver, &[NodeRequest::Locate { stripe: stripe(1) }]), 0);
+    let background = greeted(&mut alone);
+    assert_eq!(compare(&mut alone, background, &[NodeRequest::Locate { stripe: stripe(1) }]), 0);
 }
 
 #[test]
 fn what_is_damaged_is_given_as_such_and_the_core_is_told() {
     let mut node = node_with_chunks();
     assert!(node.flip_bits(64, 5) > 0);
-    let mut giver = reading(&node, Memory::of(&node));
-    giver.handle_input(PEER, &frames(&[inspect(1), read(1, 0, CHUNK_BYTES), read(2, 0, CHUNK_BYTES)])).expect("asked");
-    let replies = told(&served(&mut giver, &node, PEER));
+    let memory = Memory::of(&node);
+    let mut background = reading(&mut node, memory);
+    let mut named: Vec<StripeId> = Vec::new();
+    let hear = |said: &FromBackground| {
+        if let FromBackground::Damaged(stripe) = said {
+            named.push(*stripe);
+        }
+    };
+    let requests = [inspect(1), read(1, 0, CHUNK_BYTES), read(2, 0, CHUNK_BYTES)];
+    let replies = answered_with(&mut node, &mut background, PEER, &requests, hear);
     let refused = replies.iter().filter(|(_, reply)| reply.contains("refusal: Damaged")).count();
     assert!(refused >= 1 && replies.len() == 3, "{replies:?}");
-    let mut named: Vec<StripeId> = std::iter::from_fn(|| giver.poll_damaged()).collect();
-    named.sort_unstable();
-    named.iter().for_each(|&stripe| node.look_at(stripe));
     assert_eq!(node.stats().corruptions_found, named.len() as u64);
     assert!(named.contains(&stripe(1)) || named.contains(&stripe(2)));
 }
 
 #[test]
 fn an_open_chunk_is_not_given() {
-    let node = node_with_chunks();
-    let mut giver = greeted(&node);
-    giver.handle_input(PEER, &frames(&[inspect(3), read(3, 0, 8)])).expect("asked");
-    let replies = told(&served(&mut giver, &node, PEER));
+    let mut node = node_with_chunks();
+    let mut background = greeted(&mut node);
+    let replies = answered(&mut node, &mut background, PEER, &[inspect(3), read(3, 0, 8)]);
     assert!(replies.iter().all(|(_, reply)| reply.contains("NotAtOp")), "{replies:?}");
     assert_eq!(replies.len(), 2);
 }
 
 #[test]
 fn who_does_not_greet_as_another_node_gets_nothing() {
-    let node = node_with_chunks();
+    let mut node = node_with_chunks();
     let greetings = [
         NodeRequest::Hello(hello(0)),
         NodeRequest::Peer(Hello { cluster: ClusterId(8), ..hello(0) }),
@@ -239,39 +239,38 @@ fn who_does_not_greet_as_another_node_gets_nothing() {
         inspect(1),
     ];
     for greeting in greetings {
-        let mut giver = node.giver();
-        giver.handle_session_opened(PEER);
-        assert!(giver.handle_input(PEER, &frames(&[greeting, inspect(1)])).is_err());
-        assert!(giver.poll_wanted().is_none());
+        let mut background = node.background(None, None);
+        background.giver.handle_session_opened(PEER);
+        assert!(background.giver.handle_input(PEER, &frames(&[greeting, inspect(1)])).is_err());
+        assert!(!background.end_turn(0, |said| panic!("{said:?}")));
     }
-    let mut giver = greeted(&node);
+    let mut background = greeted(&mut node);
     let mut hurt = frames(&[inspect(1)]);
     hurt[20] ^= 1;
-    assert_eq!(giver.handle_input(PEER, &hurt), Err(FrameError::Checksum.into()));
+    assert_eq!(background.giver.handle_input(PEER, &hurt), Err(FrameError::Checksum.into()));
+    assert!(background.end_turn(0, |said| assert!(matches!(said, FromBackground::MessagesDamaged(1)), "{said:?}")));
 }
 
 #[test]
 fn whoever_takes_nothing_is_copied_little_for_and_keeps_nobody_waiting() {
-    let node = node_with_chunks();
-    let mut giver = greeted(&node);
-    giver.handle_session_opened(7);
-    giver.handle_input(7, &frames(&[NodeRequest::Peer(hello(0))])).expect("let in");
+    let mut node = node_with_chunks();
+    let background = greeted(&mut node);
+    let mut background = let_in(&mut node, background, 7);
     let (mut refused, mut copies) = (None, 0);
     for _ in 0..2000 {
-        let asked = giver.handle_input(PEER, &frames(&[read(1, 0, CHUNK_BYTES)]));
+        let asked = background.giver.handle_input(PEER, &frames(&[read(1, 0, CHUNK_BYTES)]));
         refused = refused.or(asked.err());
-        if let Some(wanted) = giver.poll_wanted() {
-            copies += 1;
-            giver.handle_found(node.find(wanted));
-        }
+        background.end_turn(0, |said| {
+            copies += u32::from(is_copy(&said));
+            node.handle_background(said);
+        });
+        node.serve_background(|said| _ = background.handle(said));
     }
     assert!(refused.is_some() && copies < 2 * (1 << 20) / CHUNK_BYTES, "{copies} copies for {refused:?}");
-    giver.handle_input(7, &frames(&[read(1, 0, CHUNK_BYTES)])).expect("asked");
-    assert_eq!(told(&served(&mut giver, &node, 7)).len(), 2, "the greeting and the chunk");
-    giver.handle_session_closed(PEER);
-    assert!(giver.poll_output(PEER).is_none() && giver.poll_wanted().is_none());
+    assert_eq!(answered(&mut node, &mut background, 7, &[read(1, 0, CHUNK_BYTES)]).len(), 1, "the chunk");
+    background.giver.handle_session_closed(PEER);
+    assert!(background.giver.poll_output(PEER).is_none() && !background.end_turn(0, |said| panic!("{said:?}")));
     let is_refused = |reply: &str| reply.contains(&format!("{:?}", Refusal::NoChunk));
-    giver.handle_input(7, &frames(&[read(4, 0, 1)])).expect("asked");
-    let replies = told(&served(&mut giver, &node, 7));
+    let replies = answered(&mut node, &mut background, 7, &[read(4, 0, 1)]);
     assert!(matches!(&replies[..], [(100, reply)] if is_refused(reply)), "{replies:?}");
 }

@@ -1,5 +1,6 @@
 //! Nodes, from outside. One program, as each one more takes seconds to link.
 
+mod background;
 mod corpus;
 mod full;
 mod giver;

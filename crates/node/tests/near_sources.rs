@@ -157,9 +157,9 @@ fn damaged_sources_are_to_blame_wherever_they_are_read() {
 fn memory_is_read_for_as_long_as_the_session_lasts() {
     let mut cluster = Cluster::new();
     cluster.rebuild(1, &as_it_is);
-    for peer in cluster.rebuilds.peers().collect::<Vec<_>>() {
-        assert!(cluster.rebuilds.handle_closed(peer).is_empty());
-        let giver = &mut cluster.givers[usize::from(peer.node.0)];
+    for peer in cluster.rebuilds().peers().collect::<Vec<_>>() {
+        cluster.rebuilds().handle_closed(peer);
+        let giver = &mut cluster.backgrounds[usize::from(peer.node.0)].giver;
         giver.handle_session_closed(SESSION);
         giver.handle_session_opened(SESSION);
     }

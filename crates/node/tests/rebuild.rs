@@ -1,8 +1,9 @@
 //! Nodes that rebuild chunks from each other's: an owner, four nodes, RS(2,2).
 
 use shorttail_codes::Code;
+use shorttail_node::fuzz::Unwritable;
 use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX, REBUILDS_MAX};
-use shorttail_node::{FromRebuilds, Node, NodeConfig, PeerId, Rebuilds, Rebuilt};
+use shorttail_node::{Background, Node, NodeConfig, PeerId};
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Hello, Members, NodeReply, NodeRequest, Refusal, Source, next_frame};
@@ -18,7 +19,7 @@ const SPARE: usize = 4;
 struct Nodes {
     nodes: Vec<Node>,
     /// Beside each of them. The nodes' cores give their chunks themselves.
-    rebuilds: Vec<Rebuilds>,
+    backgrounds: Vec<Background>,
     now_us: u64,
     /// Sessions between nodes: who reads, from whom; the number of each is its place and some.
     sessions: Vec<(usize, PeerId)>,
@@ -49,9 +50,10 @@ impl Nodes {
             Node::new(config).expect("a node")
         };
         let mut nodes: Vec<Node> = (0..NODE_COUNT).map(node).collect();
-        let rebuilds = nodes.iter_mut().map(Node::rebuilds).collect();
+        let background = |node: &mut Node| node.background(None, Some(Box::new(Unwritable)));
+        let backgrounds = nodes.iter_mut().map(background).collect();
         let (sessions, cut_off) = (Vec::new(), None);
-        let mut nodes = Nodes { nodes, rebuilds, now_us: 1, sessions, cut_off, hurts_behind_chunks: false };
+        let mut nodes = Nodes { nodes, backgrounds, now_us: 1, sessions, cut_off, hurts_behind_chunks: false };
         for number in 0..usize::from(NODE_COUNT) {
             nodes.nodes[number].handle_session_opened(OWNER);
             nodes.tell(number, &NodeRequest::Hello(hello()));
@@ -93,7 +95,7 @@ impl Nodes {
         for _ in 0..10 {
             for reader in 0..self.nodes.len() {
                 self.turn(reader);
-                for peer in self.rebuilds[reader].peers().collect::<Vec<_>>() {
+                for peer in self.backgrounds[reader].rebuilds.peers().collect::<Vec<_>>() {
                     self.exchange(reader, peer);
                 }
                 self.nodes[reader].check_invariants();
@@ -105,20 +107,19 @@ impl Nodes {
     fn turn(&mut self, node: usize) {
         let now = self.now();
         self.nodes[node].end_turn(now);
-        while let Some(said) = self.nodes[node].poll_to_rebuilds() {
-            self.rebuilds[node].handle(said).into_iter().for_each(|said| self.nodes[node].handle_rebuilds(said));
-        }
-        let ended = self.rebuilds[node].advance(now.mono_us);
-        self.end(node, ended);
+        let background = &mut self.backgrounds[node];
+        self.nodes[node].serve_background(|said| _ = background.handle(said));
+        background.rebuilds.advance(now.mono_us);
+        self.tell_core(node);
     }
 
-    fn end(&mut self, node: usize, ended: Vec<Rebuilt>) {
-        ended.into_iter().for_each(|rebuilt| self.nodes[node].handle_rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+    fn tell_core(&mut self, node: usize) {
+        self.backgrounds[node].end_turn(self.now_us, |said| self.nodes[node].handle_background(said));
     }
 
     fn close(&mut self, reader: usize, peer: PeerId) {
-        let ended = self.rebuilds[reader].handle_closed(peer);
-        self.end(reader, ended);
+        self.backgrounds[reader].rebuilds.handle_closed(peer);
+        self.tell_core(reader);
     }
 
     fn exchange(&mut self, reader: usize, peer: PeerId) {
@@ -133,21 +134,19 @@ impl Nodes {
             self.sessions.len() - 1
         });
         let (session, now) = (100 + place as u64, self.now());
-        if let Some(output) = self.rebuilds[reader].output(peer).map(std::mem::take) {
+        if let Some(output) = self.backgrounds[reader].rebuilds.output(peer).map(std::mem::take) {
             let consumed = self.nodes[source].handle_input(now, session, &output).expect("a greeted session");
             assert_eq!(consumed, output.len());
             let mut replies = self.nodes[source].poll_output(session).map(std::mem::take).unwrap_or_default();
-            let mut ended = Vec::new();
             if self.hurts_behind_chunks && replies.len() > CHUNK_BYTES {
                 replies.extend([0xff; 64]);
-                self.rebuilds[reader].handle_input(peer, &replies, &mut ended).expect_err("no reply");
-                self.end(reader, ended);
+                self.backgrounds[reader].rebuilds.handle_input(peer, &replies).expect_err("no reply");
                 self.close(reader, peer);
                 return self.sessions.retain(|&session| session != (reader, peer));
             }
-            let consumed = self.rebuilds[reader].handle_input(peer, &replies, &mut ended).expect("replies");
+            let consumed = self.backgrounds[reader].rebuilds.handle_input(peer, &replies).expect("replies");
             assert_eq!(consumed, replies.len());
-            self.end(reader, ended);
+            self.tell_core(reader);
         }
     }
 
@@ -412,8 +411,8 @@ fn an_owner_that_greets_anew_has_no_orders_left() {
     nodes.nodes[SPARE].handle_session_closed(OWNER);
     nodes.settle();
     assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
-    assert!(nodes.rebuilds[SPARE].is_idle());
-    assert_eq!(nodes.rebuilds[SPARE].deadline_us(), None);
+    assert!(nodes.backgrounds[SPARE].rebuilds.is_idle());
+    assert_eq!(nodes.backgrounds[SPARE].rebuilds.deadline_us(), None);
 }
 
 #[test]
@@ -424,7 +423,7 @@ fn orders_wait_until_those_before_them_are_paid_for() {
     nodes.tell(SPARE, &later_rebuild());
     nodes.settle();
     assert_eq!(nodes.told(SPARE).rebuilt, [], "it does not count any more");
-    assert_eq!(nodes.rebuilds[SPARE].deadline_us(), Some(8_001), "timers are coarse");
+    assert_eq!(nodes.backgrounds[SPARE].rebuilds.deadline_us(), Some(8_001), "timers are coarse");
     nodes.now_us = 8_000;
     nodes.settle();
     assert_eq!(nodes.told(SPARE).rebuilt, []);
@@ -438,7 +437,7 @@ fn a_source_that_never_answers_is_given_up() {
     let mut nodes = nodes_without(&[0], FAST);
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     nodes.turn(SPARE);
-    nodes.now_us = nodes.rebuilds[SPARE].deadline_us().expect("an order is under way");
+    nodes.now_us = nodes.backgrounds[SPARE].rebuilds.deadline_us().expect("an order is under way");
     nodes.turn(SPARE);
     assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(1)))]);
 }
@@ -453,9 +452,9 @@ fn nobody_waits_again_for_a_source_that_was_silent() {
     let unreachable = [Err((Refusal::Unreachable, Some(1)))];
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     assert_eq!(turn(&mut nodes), []);
-    nodes.now_us = nodes.rebuilds[SPARE].deadline_us().expect("an order is under way");
+    nodes.now_us = nodes.backgrounds[SPARE].rebuilds.deadline_us().expect("an order is under way");
     assert_eq!(turn(&mut nodes), unreachable);
-    assert_eq!(nodes.rebuilds[SPARE].peers().count(), 0, "both said nothing: they are connected anew");
+    assert_eq!(nodes.backgrounds[SPARE].rebuilds.peers().count(), 0, "both said nothing: they are connected anew");
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     assert_eq!(turn(&mut nodes), unreachable, "at once");
     nodes.now_us += REBUILD_US_MAX - 1;
@@ -474,22 +473,20 @@ fn who_lost_one_answer_is_not_silent() {
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     nodes.turn(SPARE);
     let now = nodes.now();
-    for peer in nodes.rebuilds[SPARE].peers().collect::<Vec<_>>() {
+    for peer in nodes.backgrounds[SPARE].rebuilds.peers().collect::<Vec<_>>() {
         let source = usize::from(peer.node.0);
-        let output = nodes.rebuilds[SPARE].output(peer).map(std::mem::take).expect("it is asked");
+        let output = nodes.backgrounds[SPARE].rebuilds.output(peer).map(std::mem::take).expect("it is asked");
         nodes.nodes[source].handle_session_opened(77);
         nodes.nodes[source].handle_input(now, 77, &output).expect("a greeted session");
         let replies = nodes.nodes[source].poll_output(77).map(std::mem::take).expect("it answers");
         let (_, greeting_bytes) = next_frame(&replies).expect("whole").expect("a greeting");
         let heard = &replies[..greeting_bytes];
-        let mut ended = Vec::new();
-        nodes.rebuilds[SPARE].handle_input(peer, heard, &mut ended).expect("a reply");
-        assert!(ended.is_empty());
+        nodes.backgrounds[SPARE].rebuilds.handle_input(peer, heard).expect("a reply");
     }
-    nodes.now_us = nodes.rebuilds[SPARE].deadline_us().expect("an order is under way");
+    nodes.now_us = nodes.backgrounds[SPARE].rebuilds.deadline_us().expect("an order is under way");
     nodes.turn(SPARE);
     assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(1)))]);
-    assert_eq!(nodes.rebuilds[SPARE].peers().count(), 2);
+    assert_eq!(nodes.backgrounds[SPARE].rebuilds.peers().count(), 2);
     nodes.tell(SPARE, &rebuild(0, &[1, 3]));
     nodes.turn(SPARE);
     assert_eq!(nodes.told(SPARE).rebuilt, [], "they are asked again");
@@ -505,7 +502,7 @@ fn where_nobody_rebuilds_orders_are_refused_at_once() {
     for _ in 0..2 {
         assert_eq!(nodes.tell(SPARE, &rebuild(0, &[1, 3])).refusals, [Refusal::Unreachable]);
     }
-    assert!(nodes.nodes[SPARE].poll_to_rebuilds().is_none());
+    assert!(!nodes.nodes[SPARE].serve_background(|said| panic!("{said:?}")));
 }
 
 #[test]

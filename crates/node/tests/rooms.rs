@@ -1,34 +1,17 @@
 //! Chunks that are rebuilt beside a core, and written where the core left room for them.
 
-use shorttail_node::FromRebuilds;
-use shorttail_store::{NearReader, NearWriter};
+use shorttail_node::fuzz::Unwritable;
+use shorttail_store::NearWriter;
 use shorttail_units::{Configuration, Epoch, PartitionId};
 use shorttail_wire::node::{NodeRequest, Refusal};
 
 use crate::setup::Memory;
 use crate::setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is, id};
 
-/// Takes nothing.
-#[derive(Debug)]
-struct Full;
-
-impl NearReader for Full {
-    fn read(&self, _: u64, _: &mut [u8]) -> usize {
-        0
-    }
-}
-
-impl NearWriter for Full {
-    fn write(&self, _: u64, _: usize, _: &[u8]) -> bool {
-        false
-    }
-}
-
 fn cluster(own_memory: impl FnOnce(Memory) -> Box<dyn NearWriter>) -> Cluster {
     let mut cluster = Cluster::new();
-    let memory = Memory::of(&cluster.nodes[TARGET]);
-    let rebuilds = cluster.nodes[TARGET].rebuilds();
-    cluster.rebuilds = rebuilds.with_memory(own_memory(memory));
+    let memory = own_memory(Memory::of(&cluster.nodes[TARGET]));
+    cluster.backgrounds[TARGET] = cluster.nodes[TARGET].background(None, Some(memory));
     cluster
 }
 
@@ -46,7 +29,6 @@ impl Cluster {
 #[test]
 fn without_room_what_is_rebuilt_is_handed_to_the_core() {
     let mut cluster = Cluster::new();
-    cluster.nodes[TARGET].give_no_room();
     let before = cluster.used_bytes();
     cluster.order(1);
     assert_eq!(cluster.used_bytes(), before, "no memory is taken before there is something");
@@ -69,7 +51,7 @@ fn what_is_written_in_its_room_is_a_chunk() {
 
 #[test]
 fn what_cannot_be_written_beside_the_core_is_installed_by_it() {
-    let mut cluster = cluster(|_| Box::new(Full));
+    let mut cluster = cluster(|_| Box::new(Unwritable));
     cluster.rebuild(1, &as_it_is);
     assert_eq!(cluster.outcomes, [Ok(())]);
     cluster.holds(1);
@@ -113,20 +95,20 @@ fn room_comes_back_when_who_ordered_is_gone() {
     for is_passed_on in [false, true] {
         let mut cluster = writing();
         cluster.order(1);
-        while is_passed_on && let Some(said) = cluster.nodes[TARGET].poll_to_rebuilds() {
-            assert!(cluster.rebuilds.handle(said).is_none());
+        if is_passed_on {
+            cluster.pass_on_orders();
         }
         cluster.nodes[TARGET].handle_session_closed(SESSION);
         cluster.carry_out(&as_it_is);
         assert_eq!(cluster.used_bytes(), 0, "passed on: {is_passed_on}");
-        assert!(cluster.rebuilds.is_idle());
+        assert!(cluster.rebuilds().is_idle());
     }
     // When the chunk is written already.
     let mut cluster = writing();
     cluster.order(1);
-    let rebuilt = cluster.carry_out_beside(&as_it_is);
+    let said = cluster.carry_out_beside(&as_it_is);
     cluster.nodes[TARGET].handle_session_closed(SESSION);
-    assert_eq!(rebuilt.len(), 1);
-    rebuilt.into_iter().for_each(|rebuilt| cluster.nodes[TARGET].handle_rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+    assert_eq!(said.len(), 1);
+    said.into_iter().for_each(|said| cluster.nodes[TARGET].handle_background(said));
     assert_eq!(cluster.used_bytes(), 0);
 }

@@ -52,8 +52,8 @@ pub fn node(config: NodeConfig) -> Result<Node, NodeError> {
 }
 
 /// For a background of this process to read beside the node's core.
-pub fn own(node: &Node) -> Option<impl NearReader + 'static> {
-    Some(GivingWay(NearFile(Arc::clone(node.memory()?))))
+pub fn own(node: &Node) -> Option<Box<dyn NearReader>> {
+    Some(Box::new(GivingWay(NearFile(Arc::clone(node.memory()?)))))
 }
 
 /// For a background of this process to write beside the node's core, if the memory is no file on a disk: where that is

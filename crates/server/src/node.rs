@@ -30,7 +30,7 @@ use crate::control::{
 };
 use crate::near;
 use crate::net::{self, Inbox, Listener, Outlet};
-use background::{Background, INBOX as BACKGROUND_INBOX};
+use background::{BackgroundLoop, INBOX as BACKGROUND_INBOX};
 use beside::AllBeside;
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
@@ -246,23 +246,16 @@ fn start_cores(
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let background_poll = Poll::new()?;
-        let (background_inbox, background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
-        let (mut rebuilds, mut giver) = (machine.rebuilds(), machine.giver());
-        giver = match near::own(&machine) {
-            Some(memory) => giver.with_memory(Box::new(memory)),
-            None => giver,
-        };
-        match near::own_to_write(&machine) {
-            Some(memory) => rebuilds = rebuilds.with_memory(memory),
-            None => machine.give_no_room(),
-        }
+        let (background_inbox, to_background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
+        let (reader, writer) = (near::own(&machine), near::own_to_write(&machine));
+        let background = machine.background(reader, writer);
         let to_core = outlets[usize::from(core)].clone();
-        let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);
+        let (beside, watcher) = BackgroundLoop::new(background_poll, background_inbox, to_core, background);
         all_beside.add(beside, watcher);
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
-            let core_loop =
-                Core::new(poll, machine, inbox, outlets, listener, gauges).map(|core| core.with_background(background));
+            let core_loop = Core::new(poll, machine, inbox, outlets, listener, gauges)
+                .map(|core| core.with_background(to_background));
             let core_loop = core_loop.and_then(|core| match chaos_seed {
                 Some(seed) => core.allow_chaos(seed),
                 None => Ok(core),

@@ -1,7 +1,7 @@
 //! RS(2,1): two nodes with chunks, and one that rebuilds the parities beside its core.
 
 use shorttail_codes::Code;
-use shorttail_node::{FromRebuilds, Giver, Node, NodeConfig, Rebuilds, Rebuilt};
+use shorttail_node::{Background, FromBackground, Node, NodeConfig, Rebuilds};
 use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
@@ -10,7 +10,7 @@ use shorttail_wire::node::{
     next_frame,
 };
 
-use super::{CLUSTER, Memory, config};
+use super::{CLUSTER, Memory, config, given};
 
 pub const SESSION: u64 = 1;
 pub const CHUNK_BYTES: usize = 40_000;
@@ -19,8 +19,7 @@ pub const TARGET: usize = 2;
 
 pub struct Cluster {
     pub nodes: Vec<Node>,
-    pub givers: Vec<Giver>,
-    pub rebuilds: Rebuilds,
+    pub backgrounds: Vec<Background>,
     pub outcomes: Vec<Result<(), (Refusal, Option<u8>)>>,
     /// Where the owner was told that rebuilt chunks lie.
     pub positions: Vec<Option<u64>>,
@@ -38,11 +37,9 @@ impl Cluster {
             node
         };
         let mut nodes: Vec<Node> = (0..3).map(node).collect();
-        let rebuilds = nodes[TARGET].rebuilds();
-        let mut givers: Vec<Giver> = nodes.iter().map(Node::giver).collect();
-        givers.iter_mut().for_each(|giver| giver.handle_session_opened(SESSION));
-        let mut cluster =
-            Cluster { nodes, givers, rebuilds, outcomes: Vec::new(), positions: Vec::new(), fetched_bytes: 0 };
+        let mut backgrounds: Vec<Background> = nodes.iter_mut().map(|node| node.background(None, None)).collect();
+        backgrounds.iter_mut().for_each(|background| background.giver.handle_session_opened(SESSION));
+        let mut cluster = Cluster { nodes, backgrounds, outcomes: Vec::new(), positions: Vec::new(), fetched_bytes: 0 };
         let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3) };
         for node in 0..3 {
             cluster.tell(node, &NodeRequest::Hello(hello.clone()));
@@ -105,49 +102,44 @@ impl Cluster {
     }
 
     pub fn carry_out(&mut self, open: &dyn Fn(Memory) -> Box<dyn NearReader>) {
-        for ended in self.carry_out_beside(open) {
-            self.nodes[TARGET].handle_rebuilds(FromRebuilds::Rebuilt(ended));
+        for said in self.carry_out_beside(open) {
+            self.nodes[TARGET].handle_background(said);
         }
         self.take_replies(TARGET);
     }
 
-    /// Orders that ended: the core has not heard of it.
-    pub fn carry_out_beside(&mut self, open: &dyn Fn(Memory) -> Box<dyn NearReader>) -> Vec<Rebuilt> {
-        let mut all_ended = Vec::new();
+    /// What the core is to hear.
+    pub fn carry_out_beside(&mut self, open: &dyn Fn(Memory) -> Box<dyn NearReader>) -> Vec<FromBackground> {
         for _ in 0..4 {
-            while let Some(said) = self.nodes[TARGET].poll_to_rebuilds() {
-                if let Some(said) = self.rebuilds.handle(said) {
-                    self.nodes[TARGET].handle_rebuilds(said);
-                }
-            }
-            all_ended.extend(self.rebuilds.advance(0));
-            for peer in self.rebuilds.peers().collect::<Vec<_>>() {
-                let Some(output) = self.rebuilds.output(peer).map(std::mem::take) else { continue };
-                let (node, giver) = (&self.nodes[usize::from(peer.node.0)], &mut self.givers[usize::from(peer.node.0)]);
-                assert_eq!(giver.handle_input(SESSION, &output), Ok(output.len()));
-                let mut replies = Vec::new();
-                loop {
-                    while let Some(part) = giver.poll_output(SESSION) {
-                        let length = part.len();
-                        replies.extend_from_slice(part);
-                        giver.handle_sent(SESSION, length);
-                    }
-                    let Some(wanted) = giver.poll_wanted() else { break };
-                    giver.handle_found(node.find(wanted));
-                }
+            self.pass_on_orders();
+            self.rebuilds().advance(0);
+            for peer in self.rebuilds().peers().collect::<Vec<_>>() {
+                let Some(output) = self.rebuilds().output(peer).map(std::mem::take) else { continue };
+                let source = usize::from(peer.node.0);
+                let (node, background) = (&mut self.nodes[source], &mut self.backgrounds[source]);
+                assert_eq!(background.giver.handle_input(SESSION, &output), Ok(output.len()));
+                let replies = given(node, background, SESSION, |_| ());
                 self.fetched_bytes += replies.len();
-                let mut ended = Vec::new();
-                let consumed = self.rebuilds.handle_input(peer, &replies, &mut ended).expect("replies");
-                assert_eq!(consumed, replies.len());
-                all_ended.extend(ended);
-                while let Some((peer, near)) = self.rebuilds.poll_offered() {
+                assert_eq!(self.rebuilds().handle_input(peer, &replies), Ok(replies.len()));
+                while let Some((peer, near)) = self.rebuilds().poll_offered() {
                     assert_eq!(near.inode, u64::from(peer.node.0));
                     let memory = Memory::of(&self.nodes[usize::from(peer.node.0)]);
-                    self.rebuilds.handle_memory(peer, open(memory));
+                    self.rebuilds().handle_memory(peer, open(memory));
                 }
             }
         }
-        all_ended
+        let mut told = Vec::new();
+        self.backgrounds[TARGET].end_turn(0, |said| told.push(said));
+        told
+    }
+
+    pub fn pass_on_orders(&mut self) {
+        let background = &mut self.backgrounds[TARGET];
+        self.nodes[TARGET].serve_background(|said| _ = background.handle(said));
+    }
+
+    pub fn rebuilds(&mut self) -> &mut Rebuilds {
+        &mut self.backgrounds[TARGET].rebuilds
     }
 
     /// What the node says where its chunk lies.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use shorttail_node::{Node, NodeConfig};
+use shorttail_node::{Background, FromBackground, Node, NodeConfig};
 use shorttail_store::{NearReader, NearWriter};
 use shorttail_units::{ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
@@ -25,6 +25,32 @@ pub fn config(node: u16) -> NodeConfig {
         memory_bytes: 1 << 20,
         repair_bytes_per_s: 1,
         scrub_bytes_per_s: 0,
+    }
+}
+
+/// What a session of another node is sent once all that it wants is found; `hear`: what the core is told meanwhile.
+pub fn given(
+    node: &mut Node,
+    background: &mut Background,
+    session: u64,
+    mut hear: impl FnMut(&FromBackground),
+) -> Vec<u8> {
+    let mut sent = Vec::new();
+    loop {
+        while let Some(part) = background.giver.poll_output(session) {
+            // A socket takes what it likes.
+            let taken = part.len().min(1000);
+            sent.extend_from_slice(&part[..taken]);
+            background.giver.handle_sent(session, taken);
+        }
+        let is_told = background.end_turn(0, |said| {
+            hear(&said);
+            node.handle_background(said);
+        });
+        if !is_told {
+            return sent;
+        }
+        while !node.serve_background(|said| assert_eq!(background.handle(said), Some(session))) && node.has_wanted() {}
     }
 }
 

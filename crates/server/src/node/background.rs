@@ -1,8 +1,5 @@
-//! Beside a core of a node: rebuilds chunks, and gives those of the core to nodes that rebuild.
+//! Beside a core of a node: an epoll loop around a [`Background`].
 //!
-//! ```text
-//! owners <--> core <--orders, places--> background <--chunks--> backgrounds of other nodes
-//! ```
 //! It has a thread while there is something to do, in the lowest scheduling class: it runs when nothing else wants the
 //! processor, and gives way to whatever does (see `class` and `near`). A core's own part is to say where a chunk lies
 //! that another node wants, and to install one.
@@ -20,9 +17,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Poll, Token};
-use shorttail_node::limits::REBUILT_GATHER_US;
-use shorttail_node::{Found, FromRebuilds, Giver, Rebuilds, Rebuilt, SessionError, ToRebuilds, Wanted};
-use shorttail_units::StripeId;
+use shorttail_node::{Background, ToBackground};
 
 use super::core::ToNodeCore;
 use super::peers::{Addresses, Peers, peer_of};
@@ -33,7 +28,7 @@ pub use class::Returned;
 use class::Watch;
 
 /// Finds out whether the thread starves.
-pub type Watcher = class::Watcher<Background>;
+pub type Watcher = class::Watcher<BackgroundLoop>;
 
 pub const INBOX: Token = Token(0);
 const FIRST_SESSION: usize = 1;
@@ -44,11 +39,10 @@ const SCRATCH_BYTES: usize = 4 << 10;
 /// Longest wait for events; nothing to do for so long ends the thread.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A message from the core.
+/// A message from the core's thread.
 #[derive(Debug)]
-pub enum ToBackground {
-    Rebuilds(ToRebuilds),
-    Found(Found),
+pub enum ToLoop {
+    Core(ToBackground),
     /// Another node greeted, and sent so much so far.
     Connection {
         stream: Stream,
@@ -58,74 +52,47 @@ pub enum ToBackground {
     Addresses(Addresses),
 }
 
-/// A message to the core.
-#[derive(Debug)]
-pub enum FromBackground {
-    Rebuilds(FromRebuilds),
-    Wanted(Wanted),
-    /// A copy of this chunk was damaged.
-    Damaged(StripeId),
-    /// So many messages of other nodes were hurt on their way.
-    MessagesDamaged(u64),
-}
-
-pub struct Background {
-    watch: Watch<Background>,
+pub struct BackgroundLoop {
+    watch: Watch<BackgroundLoop>,
     poll: Poll,
-    inbox: Inbox<ToBackground>,
+    inbox: Inbox<ToLoop>,
     core: Outlet<ToNodeCore>,
     clock: Clock,
-    rebuilds: Rebuilds,
-    giver: Giver,
+    background: Background,
     peers: Peers,
     sessions: HashMap<usize, Link>,
     next_session: usize,
     /// Sessions to which something may be sent.
     touched: Vec<usize>,
     scratch: Vec<u8>,
-    has_said: bool,
-    /// Messages to the giver that were hurt, and that the core was not told of.
-    messages_damaged: u64,
-    /// When the core is woken for chunks that are rebuilt: nobody waits for one, so some are told of at once.
-    rebuilt_due_us: Option<u64>,
     events: Events,
 }
 
-impl AsRawFd for Background {
+impl AsRawFd for BackgroundLoop {
     /// Readable when there is something to do.
     fn as_raw_fd(&self) -> RawFd {
         self.poll.as_raw_fd()
     }
 }
 
-impl Background {
-    pub fn new(
-        poll: Poll,
-        inbox: Inbox<ToBackground>,
-        core: Outlet<ToNodeCore>,
-        rebuilds: Rebuilds,
-        giver: Giver,
-    ) -> (Self, Watcher) {
+impl BackgroundLoop {
+    pub fn new(poll: Poll, inbox: Inbox<ToLoop>, core: Outlet<ToNodeCore>, background: Background) -> (Self, Watcher) {
         let (watch, watcher) = class::watch();
-        let background = Background {
+        let background_loop = BackgroundLoop {
             watch,
             poll,
             inbox,
             core,
             clock: Clock::start(),
-            rebuilds,
-            giver,
+            background,
             peers: Peers::default(),
             sessions: HashMap::new(),
             next_session: FIRST_SESSION,
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
-            has_said: false,
-            messages_damaged: 0,
-            rebuilt_due_us: None,
             events: Events::with_capacity(64),
         };
-        (background, watcher)
+        (background_loop, watcher)
     }
 
     /// Runs until there is nothing to do, or this thread is to return its work because it starves. `makes_up`: it goes
@@ -137,10 +104,12 @@ impl Background {
         self.watch.begin(makes_up);
         loop {
             let wait = self.wait();
-            let is_over = !self.turn(wait)? && self.rebuilds.is_idle();
+            let is_over = !self.turn(wait)? && self.background.rebuilds.is_idle();
             let starves = self.watch.is_to_return() && !makes_up;
             if is_over || starves {
-                self.wake_core(u64::MAX);
+                if self.background.wakes_core(u64::MAX) {
+                    self.core.wake();
+                }
                 let watch = self.watch.clone();
                 watch.return_work(self, starves);
                 return Ok(());
@@ -161,8 +130,7 @@ impl Background {
             match (event.token(), peer_of(event.token())) {
                 (INBOX, _) => has_worked |= self.take_messages(),
                 (_, Some(peer)) => {
-                    let ended = self.peers.read(peer, event, &mut self.rebuilds, self.poll.registry());
-                    self.tell_rebuilt(ended);
+                    self.peers.read(peer, event, &mut self.background.rebuilds, self.poll.registry());
                     self.open_memories();
                 }
                 (Token(session), None) => {
@@ -182,8 +150,7 @@ impl Background {
     }
 
     fn wait(&self) -> Duration {
-        let dues = [self.rebuilds.deadline_us(), self.rebuilt_due_us];
-        let Some(due_us) = dues.into_iter().flatten().min() else { return WAIT_MAX };
+        let Some(due_us) = self.background.poll_deadline() else { return WAIT_MAX };
         match self.clock.now().mono_us {
             now_us if now_us >= due_us => Duration::ZERO,
             now_us => net::until(due_us, now_us).min(WAIT_MAX),
@@ -192,55 +159,28 @@ impl Background {
 
     /// Opens the memory of nodes on this machine.
     fn open_memories(&mut self) {
-        while let Some((peer, offer)) = self.rebuilds.poll_offered() {
+        let rebuilds = &mut self.background.rebuilds;
+        while let Some((peer, offer)) = rebuilds.poll_offered() {
             if self.peers.is_near(peer)
                 && let Ok(memory) = near::open(&offer)
             {
-                self.rebuilds.handle_memory(peer, memory);
+                rebuilds.handle_memory(peer, memory);
             }
         }
-    }
-
-    fn tell(&mut self, message: FromBackground) {
-        self.core.put(ToNodeCore::Background(message));
-        self.has_said = true;
-    }
-
-    fn tell_rebuilt(&mut self, ended: Vec<Rebuilt>) {
-        for rebuilt in ended {
-            self.core.put(ToNodeCore::Background(FromBackground::Rebuilds(FromRebuilds::Rebuilt(rebuilt))));
-            self.rebuilt_due_us.get_or_insert(self.clock.now().mono_us + REBUILT_GATHER_US);
-        }
-    }
-
-    /// Wakes the core if it is to hear something now; was it?
-    fn wake_core(&mut self, now_us: u64) -> bool {
-        let is_due = self.rebuilt_due_us.is_some_and(|due_us| due_us <= now_us);
-        let is_now = std::mem::take(&mut self.has_said) || is_due;
-        if is_now {
-            self.rebuilt_due_us = None;
-            self.core.wake();
-        }
-        is_now
     }
 
     /// Was there more than addresses?
     fn take_messages(&mut self) -> bool {
         let mut has_work = false;
         while let Some(message) = self.inbox.take() {
-            has_work |= !matches!(message, ToBackground::Addresses(_));
+            has_work |= !matches!(message, ToLoop::Addresses(_));
             match message {
-                ToBackground::Rebuilds(message) => {
-                    if let Some(said) = self.rebuilds.handle(message) {
-                        self.tell(FromBackground::Rebuilds(said));
-                    }
-                }
-                ToBackground::Found(found) => {
-                    let session = self.giver.handle_found(found);
+                ToLoop::Core(message) => {
+                    let session = self.background.handle(message);
                     self.touched.extend(session.and_then(|session| usize::try_from(session).ok()));
                 }
-                ToBackground::Addresses(addresses) => self.peers.addresses = addresses,
-                ToBackground::Connection { stream, bytes } => self.open(stream, bytes),
+                ToLoop::Addresses(addresses) => self.peers.addresses = addresses,
+                ToLoop::Connection { stream, bytes } => self.open(stream, bytes),
             }
         }
         has_work
@@ -250,8 +190,8 @@ impl Background {
         let session = self.next_session;
         self.next_session += 1;
         let Ok(mut link) = Link::new(stream, Token(session), self.poll.registry()) else { return };
-        self.giver.handle_session_opened(session as u64);
-        let consumed = self.giver.handle_input(session as u64, &bytes);
+        self.background.giver.handle_session_opened(session as u64);
+        let consumed = self.background.giver.handle_input(session as u64, &bytes);
         link.input = bytes;
         if let Ok(consumed) = consumed {
             link.drop_consumed(consumed);
@@ -260,14 +200,14 @@ impl Background {
         self.touched.push(session);
         match consumed {
             Ok(_) => self.read(session),
-            Err(error) => self.end_hurt(session, error),
+            Err(error) => self.end_session(session, &error.to_string()),
         }
     }
 
     fn read(&mut self, session: usize) {
         loop {
             let Some(link) = self.sessions.get_mut(&session) else { return };
-            let (giver, mut failure) = (&mut self.giver, None);
+            let (giver, mut failure) = (&mut self.background.giver, None);
             let end = link.read(&mut self.scratch, |input| {
                 giver.handle_input(session as u64, input).unwrap_or_else(|error| {
                     failure = Some(error);
@@ -275,17 +215,12 @@ impl Background {
                 })
             });
             match (failure, end) {
-                (Some(error), _) => return self.end_hurt(session, error),
+                (Some(error), _) => return self.end_session(session, &error.to_string()),
                 (None, ReadEnd::Closed) => return self.end_session(session, "closed by the other node"),
                 (None, ReadEnd::Drained) => return,
                 (None, ReadEnd::Paused) => {}
             }
         }
-    }
-
-    fn end_hurt(&mut self, session: usize, error: SessionError) {
-        self.messages_damaged += u64::from(matches!(error, SessionError::Frame(_)));
-        self.end_session(session, &error.to_string());
     }
 
     fn end_session(&mut self, session: usize, reason: &str) {
@@ -294,16 +229,17 @@ impl Background {
             link.close(self.poll.registry());
             tracing::debug!(session, reason, "another node's session ended");
         }
-        self.giver.handle_session_closed(session as u64);
+        self.background.giver.handle_session_closed(session as u64);
     }
 
     /// Sends what the socket takes; false: the connection broke.
     fn write(&mut self, session: usize) -> bool {
         let Some(link) = self.sessions.get_mut(&session) else { return true };
-        while let Some(output) = self.giver.poll_output(session as u64) {
+        let giver = &mut self.background.giver;
+        while let Some(output) = giver.poll_output(session as u64) {
             let length = output.len();
             let Ok(sent) = link.send(output, self.poll.registry()) else { return false };
-            self.giver.handle_sent(session as u64, sent);
+            giver.handle_sent(session as u64, sent);
             if sent < length {
                 break;
             }
@@ -313,11 +249,8 @@ impl Background {
 
     /// Did an order end by itself, or was the core told something?
     fn end_turn(&mut self) -> bool {
-        let ended = self.rebuilds.advance(self.clock.now().mono_us);
-        let has_ended = !ended.is_empty();
-        self.tell_rebuilt(ended);
-        let ended = self.peers.write(&mut self.rebuilds, self.poll.registry());
-        self.tell_rebuilt(ended);
+        let has_ended = self.background.rebuilds.advance(self.clock.now().mono_us);
+        self.peers.write(&mut self.background.rebuilds, self.poll.registry());
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
@@ -327,16 +260,11 @@ impl Background {
             }
         }
         self.touched = touched;
-        let hurt = std::mem::take(&mut self.messages_damaged) + std::mem::take(&mut self.peers.messages_damaged);
-        if hurt > 0 {
-            self.tell(FromBackground::MessagesDamaged(hurt));
+        let core = &self.core;
+        let is_told = self.background.end_turn(self.clock.now().mono_us, |said| core.put(ToNodeCore::Background(said)));
+        if is_told {
+            core.wake();
         }
-        while let Some(stripe) = self.giver.poll_damaged() {
-            self.tell(FromBackground::Damaged(stripe));
-        }
-        while let Some(wanted) = self.giver.poll_wanted() {
-            self.tell(FromBackground::Wanted(wanted));
-        }
-        self.wake_core(self.clock.now().mono_us) || has_ended
+        is_told || has_ended
     }
 }

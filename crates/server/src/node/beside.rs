@@ -20,7 +20,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use super::STACK_BYTES;
-use super::background::{Background, Returned, Watcher};
+use super::background::{BackgroundLoop, Returned, Watcher};
 use crate::net;
 
 struct Beside {
@@ -30,9 +30,9 @@ struct Beside {
 }
 
 enum Idle {
-    Resting(Background),
+    Resting(BackgroundLoop),
     /// There was no thread for it; whether that is to make up for one that starved.
-    Waiting(Background, bool),
+    Waiting(BackgroundLoop, bool),
 }
 
 /// What is done at a look for want of a thread: little, as the thread that looks has other things to do.
@@ -63,7 +63,7 @@ impl AllBeside {
         Ok(AllBeside { all: Vec::new(), poll: Poll::new()?, events, spawn: Box::new(spawn) })
     }
 
-    pub fn add(&mut self, background: Background, watcher: Watcher) {
+    pub fn add(&mut self, background: BackgroundLoop, watcher: Watcher) {
         self.all.push(Beside { watcher, idle: None });
         self.rest(self.all.len() - 1, background);
     }
@@ -109,7 +109,7 @@ impl AllBeside {
         Ok(())
     }
 
-    fn rest(&mut self, place: usize, background: Background) {
+    fn rest(&mut self, place: usize, background: BackgroundLoop) {
         let events = &mut SourceFd(&background.as_raw_fd());
         if let Err(error) = self.poll.registry().register(events, Token(place), Interest::READABLE) {
             tracing::debug!(%error, "what a core does in the background is only looked at now and then");
@@ -117,17 +117,17 @@ impl AllBeside {
         self.all[place].idle = Some(Idle::Resting(background));
     }
 
-    fn start(&mut self, place: usize, background: Background, makes_up: bool) {
+    fn start(&mut self, place: usize, background: BackgroundLoop, makes_up: bool) {
         if let Err(error) = self.try_start(place, background, makes_up) {
             tracing::warn!(%error, "no thread is to be had for what a core does in the background: it waits for one");
         }
     }
 
     /// Starts what a core does in the background, or goes on with it; if there is no thread it waits.
-    fn try_start(&mut self, place: usize, background: Background, makes_up: bool) -> io::Result<()> {
+    fn try_start(&mut self, place: usize, background: BackgroundLoop, makes_up: bool) -> io::Result<()> {
         // What a thread is to begin with goes with it if there is none.
         let kept = Arc::new(Mutex::new(Some(background)));
-        let take = |kept: &Mutex<Option<Background>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |kept: &Mutex<Option<BackgroundLoop>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         let begun = Arc::clone(&kept);
         let run = move || {
             let Some(background) = take(&begun) else { return };
@@ -151,12 +151,12 @@ mod tests {
     use shorttail_node::{Node, NodeConfig};
     use shorttail_units::{ClusterId, Incarnation, NodeId};
 
-    use super::super::background::{INBOX, ToBackground};
+    use super::super::background::{INBOX, ToLoop};
     use super::*;
     use crate::net::{Inbox, Outlet, Stream};
 
     /// What a core does in the background, and how it is told something.
-    fn background() -> (Background, Watcher, Outlet<ToBackground>) {
+    fn background() -> (BackgroundLoop, Watcher, Outlet<ToLoop>) {
         let config = NodeConfig {
             node: NodeId(1),
             cluster: ClusterId(9),
@@ -171,7 +171,7 @@ mod tests {
         let [poll, core_poll] = [(); 2].map(|()| Poll::new().expect("polling"));
         let (inbox, outlet) = Inbox::new(&poll, INBOX).expect("an event");
         let (_, core) = Inbox::new(&core_poll, INBOX).expect("an event");
-        let (background, watcher) = Background::new(poll, inbox, core, node.rebuilds(), node.giver());
+        let (background, watcher) = BackgroundLoop::new(poll, inbox, core, node.background(None, None));
         (background, watcher, outlet)
     }
 
@@ -194,7 +194,7 @@ mod tests {
         assert!(matches!(all.all[0].idle, Some(Idle::Resting(_))), "there is nothing to do");
         let (stream, mut other_end) = UnixStream::pair().expect("sockets");
         other_end.write_all(&[0xff; 64]).expect("it takes what is no message");
-        outlet.send(ToBackground::Connection { stream: Stream::Unix(stream), bytes: Vec::new() });
+        outlet.send(ToLoop::Connection { stream: Stream::Unix(stream), bytes: Vec::new() });
         for look in 1..=2 {
             all.watch(Duration::ZERO).expect("it goes on");
             assert!(matches!(all.all[0].idle, Some(Idle::Waiting(_, false))), "look {look}");

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Interest, Poll, Token};
-use shorttail_node::{Node, SessionError, WantedChunks};
+use shorttail_node::{FromBackground, Node, SessionError};
 use shorttail_units::Now;
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::CoreGauges;
-use super::background::{FromBackground, ToBackground};
+use super::background::ToLoop;
 use super::chaos::{CoreChaos, CoreOrder};
 use super::peers::Addresses;
 use crate::clock::Clock;
@@ -67,9 +67,7 @@ pub struct Core {
     sessions: HashMap<usize, Link>,
     /// Who rebuilds for this core, and gives its chunks to other nodes; nobody: the core gives them, as far as it is
     /// asked.
-    background: Option<Outlet<ToBackground>>,
-    /// Chunks that are to be found for other nodes.
-    wanted: WantedChunks,
+    background: Option<Outlet<ToLoop>>,
     next_session: usize,
     /// Sessions with input left in the socket.
     unread: BTreeSet<usize>,
@@ -105,7 +103,6 @@ impl Core {
             greeting: HashMap::new(),
             sessions: HashMap::new(),
             background: None,
-            wanted: WantedChunks::default(),
             next_session: FIRST_SESSION,
             unread: BTreeSet::new(),
             touched: Vec::new(),
@@ -126,7 +123,7 @@ impl Core {
     }
 
     /// Orders to rebuild are carried out beside this core from now on.
-    pub fn with_background(mut self, background: Outlet<ToBackground>) -> Self {
+    pub fn with_background(mut self, background: Outlet<ToLoop>) -> Self {
         self.background = Some(background);
         self
     }
@@ -166,7 +163,7 @@ impl Core {
     }
 
     fn wait(&self) -> Duration {
-        if !self.unread.is_empty() || !self.wanted.is_empty() {
+        if !self.unread.is_empty() || self.node.has_wanted() {
             return Duration::ZERO;
         }
         let accepting = self.listener.as_ref().and_then(Accepting::due_us);
@@ -221,13 +218,8 @@ impl Core {
             match message {
                 ToNodeCore::Connection { stream, bytes } => self.serve(stream, bytes),
                 ToNodeCore::Order(order) => self.obey(order),
-                ToNodeCore::Addresses(addresses) => self.tell_background(ToBackground::Addresses(addresses)),
-                ToNodeCore::Background(said) => match said {
-                    FromBackground::Rebuilds(said) => self.node.handle_rebuilds(said),
-                    FromBackground::Wanted(wanted) => self.wanted.push(wanted),
-                    FromBackground::Damaged(stripe) => self.node.look_at(stripe),
-                    FromBackground::MessagesDamaged(count) => self.node.note_damaged_messages(count),
-                },
+                ToNodeCore::Addresses(addresses) => self.tell_background(ToLoop::Addresses(addresses)),
+                ToNodeCore::Background(said) => self.node.handle_background(said),
                 ToNodeCore::Stop => {
                     self.is_stopped = true;
                     return;
@@ -240,7 +232,7 @@ impl Core {
     fn serve(&mut self, stream: Stream, bytes: Vec<u8>) {
         // Faults on purpose befall what the core itself sends.
         if self.background.is_some() && self.chaos.is_none() && is_of_peer(&bytes) {
-            return self.tell_background(ToBackground::Connection { stream, bytes });
+            return self.tell_background(ToLoop::Connection { stream, bytes });
         }
         let session = self.next_session;
         self.next_session += 1;
@@ -253,23 +245,9 @@ impl Core {
         self.touched.push(session);
     }
 
-    fn tell_background(&self, message: ToBackground) {
+    fn tell_background(&self, message: ToLoop) {
         if let Some(background) = &self.background {
             background.send(message);
-        }
-    }
-
-    /// Last in a turn: what other nodes want waits for whatever else there is.
-    fn serve_background(&mut self) {
-        let Some(background) = &self.background else { return };
-        let mut has_said = false;
-        while let Some(said) = self.node.poll_to_rebuilds() {
-            background.put(ToBackground::Rebuilds(said));
-            has_said = true;
-        }
-        let has_found = self.wanted.find(&self.node, |found| background.put(ToBackground::Found(found)));
-        if has_said || has_found {
-            background.wake();
         }
     }
 
@@ -378,7 +356,11 @@ impl Core {
         while let Some(session) = self.node.poll_closed_session() {
             self.end_session(session as usize, "replaced by a newer session, or too far behind");
         }
-        self.serve_background();
+        if let Some(background) = &self.background
+            && self.node.serve_background(|said| background.put(ToLoop::Core(said)))
+        {
+            background.wake();
+        }
         self.tell_if_full(now.mono_us);
         let stats = self.node.stats();
         self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use mio::event::Event;
 use mio::{Registry, Token};
-use shorttail_node::{PeerId, Rebuilds, Rebuilt};
+use shorttail_node::{PeerId, Rebuilds};
 use shorttail_units::NodeId;
 
 use crate::config::Address;
@@ -36,43 +36,36 @@ pub fn peer_of(token: Token) -> Option<PeerId> {
 pub struct Peers {
     pub addresses: Addresses,
     links: HashMap<PeerId, (Link, Intake)>,
-    /// Messages that were hurt on their way, and not told of yet.
-    pub messages_damaged: u64,
 }
 
 impl Peers {
-    /// Takes what another node sent; answers which orders that ended.
-    pub fn read(&mut self, peer: PeerId, event: &Event, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
-        let mut ended = Vec::new();
+    /// Takes what another node sent.
+    pub fn read(&mut self, peer: PeerId, event: &Event, rebuilds: &mut Rebuilds, registry: &Registry) {
         if let Some((link, _)) = self.links.get_mut(&peer) {
             link.note(event);
         }
         loop {
-            let Some((link, intake)) = self.links.get_mut(&peer) else { return ended };
+            let Some((link, intake)) = self.links.get_mut(&peer) else { return };
             let mut failure = None;
             let end = link.read_large(intake, |input| {
-                rebuilds.handle_input(peer, input, &mut ended).unwrap_or_else(|error| {
+                rebuilds.handle_input(peer, input).unwrap_or_else(|error| {
                     failure = Some(error);
                     input.len()
                 })
             });
             match (failure, end) {
-                (None, ReadEnd::Drained) => return ended,
+                (None, ReadEnd::Drained) => return,
                 (None, ReadEnd::Paused) => {}
                 (failure, _) => {
-                    self.messages_damaged += u64::from(failure.is_some());
                     tracing::debug!(node = peer.node.0, ?failure, "a connection to another node ended");
-                    ended.extend(self.close(peer, rebuilds, registry));
-                    return ended;
+                    return self.close(peer, rebuilds, registry);
                 }
             }
         }
     }
 
-    /// Connects what is wanted, closes what is not, and sends what there is to say; answers which orders ended because
-    /// it could not be said.
-    pub fn write(&mut self, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
-        let mut ended = Vec::new();
+    /// Connects what is wanted, closes what is not, and sends what there is to say.
+    pub fn write(&mut self, rebuilds: &mut Rebuilds, registry: &Registry) {
         let wanted: Vec<PeerId> = rebuilds.peers().collect();
         for (_, (mut link, _)) in self.links.extract_if(|peer, _| wanted.binary_search(peer).is_err()) {
             link.close(registry);
@@ -84,13 +77,12 @@ impl Peers {
             let is_sent =
                 link.is_some_and(|(link, _)| output.is_none_or(|output| link.write(output, registry).is_ok()));
             if !is_sent {
-                ended.extend(self.close(peer, rebuilds, registry));
+                self.close(peer, rebuilds, registry);
             }
         }
         if rebuilds.is_idle() {
             self.links.values_mut().for_each(|(_, intake)| intake.trim());
         }
-        ended
     }
 
     /// Is it reached in a way that only leads to this machine?
@@ -112,10 +104,10 @@ impl Peers {
         }
     }
 
-    fn close(&mut self, peer: PeerId, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
+    fn close(&mut self, peer: PeerId, rebuilds: &mut Rebuilds, registry: &Registry) {
         if let Some((mut link, _)) = self.links.remove(&peer) {
             link.close(registry);
         }
-        rebuilds.handle_closed(peer)
+        rebuilds.handle_closed(peer);
     }
 }

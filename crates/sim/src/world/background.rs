@@ -1,23 +1,19 @@
-//! What is beside each core of a node: who rebuilds chunks there, and gives the core's to other nodes that rebuild.
+//! What is beside each core of a node: a [`Background`], and what lies between it and its core.
 //!
 //! ```text
 //! core --orders, places--> inbox --turn--> background <--sessions over the network--> those of other nodes
 //!      <--turn-- inbox <--chunks, questions--'
 //! ```
 //! As in the server: a background has turns of its own, when there is time for it, also while its core stands still.
-//! What one says to the other waits there until the other is woken and its turn comes. What is rebuilt is gathered, and
-//! the core finds what other nodes want last in its turn.
+//! What one says to the other waits there until the other is woken and its turn comes.
 //!
 //! Must not know: what the messages mean. Deviations from the server: another node's session reaches the background
 //! without passing through cores, and whatever a background sends leaves at once.
 
 use std::collections::VecDeque;
 
-use shorttail_node::limits::REBUILT_GATHER_US;
-use shorttail_node::{
-    Found, FromRebuilds, Giver, Node, PeerId, Rebuilds, Rebuilt, SessionError, ToRebuilds, Wanted, WantedChunks,
-};
-use shorttail_units::StripeId;
+use shorttail_node::{Background, FromBackground, Node, PeerId, ToBackground};
+use shorttail_store::{NearReader, NearWriter};
 
 use super::near::{self, OwnMemory};
 use super::nodes::{Link, LinkEnd, NodeHost};
@@ -56,20 +52,6 @@ impl Means {
     }
 }
 
-#[derive(Debug)]
-enum ToBackground {
-    Rebuilds(ToRebuilds),
-    Found(Found),
-}
-
-#[derive(Debug)]
-enum FromBackground {
-    Rebuilds(FromRebuilds),
-    Wanted(Wanted),
-    Damaged(StripeId),
-    MessagesDamaged(u64),
-}
-
 /// What was said to somebody who has not looked yet.
 #[derive(Debug)]
 struct Inbox<M> {
@@ -88,53 +70,30 @@ impl<M> Inbox<M> {
     }
 }
 
-/// Beside one core; what lies between the two is here as well.
 #[derive(Debug)]
-pub(super) struct Background {
-    rebuilds: Rebuilds,
-    giver: Giver,
+pub(super) struct BackgroundHost {
+    pub machine: Background,
     inbox: Inbox<ToBackground>,
     of_core: Inbox<FromBackground>,
-    /// The core's part.
-    wanted: WantedChunks,
-    /// The core is to be woken at once, or for chunks that are rebuilt, by the process's clock.
-    has_said: bool,
-    rebuilt_due_us: Option<u64>,
-    messages_damaged: u64,
     /// Sessions that ended since the last turn, and with what they sent before it.
     ended: Vec<SessionId>,
     turn_is_due: bool,
     deadline_us: Option<u64>,
 }
 
-impl Background {
-    pub fn begin(machine: &mut Node, means: Means) -> Self {
-        let (mut rebuilds, mut giver) = (machine.rebuilds(), machine.giver());
-        let memory = machine.memory().map(OwnMemory::of);
-        if let Some(memory) = &memory {
-            giver = giver.with_memory(Box::new(memory.clone()));
-        }
-        match memory.filter(|_| means != Means::Read) {
-            Some(memory) => rebuilds = rebuilds.with_memory(Box::new(memory)),
-            None => machine.give_no_room(),
-        }
-        Background {
-            rebuilds,
-            giver,
+impl BackgroundHost {
+    pub fn begin(core: &mut Node, means: Means) -> Self {
+        let memory = core.memory().map(OwnMemory::of);
+        let reader = memory.clone().map(|memory| Box::new(memory) as Box<dyn NearReader>);
+        let writer = memory.filter(|_| means != Means::Read).map(|memory| Box::new(memory) as Box<dyn NearWriter>);
+        BackgroundHost {
+            machine: core.background(reader, writer),
             inbox: Inbox::new(),
             of_core: Inbox::new(),
-            wanted: WantedChunks::default(),
-            has_said: false,
-            rebuilt_due_us: None,
-            messages_damaged: 0,
             ended: Vec::new(),
             turn_is_due: false,
             deadline_us: None,
         }
-    }
-
-    pub fn handle_session_opened(&mut self, session: SessionId) {
-        self.giver.handle_session_opened(session.number());
     }
 
     /// In its next turn.
@@ -142,71 +101,40 @@ impl Background {
         self.ended.push(session);
     }
 
-    fn end(&mut self, session: SessionId, end: LinkEnd, now_us: u64) {
+    fn end(&mut self, session: SessionId, end: LinkEnd) {
         match end {
             LinkEnd::Core => {}
-            LinkEnd::Giver => self.giver.handle_session_closed(session.number()),
-            LinkEnd::Peer(peer) => {
-                let ended = self.rebuilds.handle_closed(peer);
-                self.tell_rebuilt(ended, now_us);
-            }
-        }
-    }
-
-    fn tell(&mut self, message: FromBackground) {
-        self.of_core.messages.push_back(message);
-        self.has_said = true;
-    }
-
-    fn tell_rebuilt(&mut self, ended: Vec<Rebuilt>, now_us: u64) {
-        for rebuilt in ended {
-            self.of_core.messages.push_back(FromBackground::Rebuilds(FromRebuilds::Rebuilt(rebuilt)));
-            self.rebuilt_due_us.get_or_insert(now_us + REBUILT_GATHER_US);
+            LinkEnd::Giver => self.machine.giver.handle_session_closed(session.number()),
+            LinkEnd::Peer(peer) => self.machine.rebuilds.handle_closed(peer),
         }
     }
 
     /// Takes what came over a session; answers how much of it, unless it makes no sense.
-    fn read(&mut self, session: SessionId, link: &Link, now_us: u64) -> Option<usize> {
+    fn read(&mut self, session: SessionId, link: &Link) -> Option<usize> {
         match link.end {
             LinkEnd::Core => Some(0),
-            LinkEnd::Giver => {
-                let outcome = self.giver.handle_input(session.number(), &link.input);
-                self.messages_damaged += u64::from(matches!(outcome, Err(SessionError::Frame(_))));
-                outcome.ok()
-            }
-            LinkEnd::Peer(peer) => {
-                let mut ended = Vec::new();
-                let outcome = self.rebuilds.handle_input(peer, &link.input, &mut ended);
-                self.messages_damaged += u64::from(outcome.is_err());
-                self.tell_rebuilt(ended, now_us);
-                outcome.ok()
-            }
+            LinkEnd::Giver => self.machine.giver.handle_input(session.number(), &link.input).ok(),
+            LinkEnd::Peer(peer) => self.machine.rebuilds.handle_input(peer, &link.input).ok(),
         }
     }
 
     fn take_messages(&mut self) {
         for message in self.inbox.take() {
-            match message {
-                ToBackground::Rebuilds(said) => {
-                    if let Some(said) = self.rebuilds.handle(said) {
-                        self.tell(FromBackground::Rebuilds(said));
-                    }
-                }
-                ToBackground::Found(found) => _ = self.giver.handle_found(found),
-            }
+            self.machine.handle(message);
         }
     }
 
     fn output(&mut self, session: SessionId, end: LinkEnd) -> Vec<u8> {
+        let Background { rebuilds, giver, .. } = &mut self.machine;
         let mut bytes = Vec::new();
         match end {
             LinkEnd::Core => {}
-            LinkEnd::Peer(peer) => bytes = self.rebuilds.output(peer).map(std::mem::take).unwrap_or_default(),
+            LinkEnd::Peer(peer) => bytes = rebuilds.output(peer).map(std::mem::take).unwrap_or_default(),
             LinkEnd::Giver => {
-                while let Some(part) = self.giver.poll_output(session.number()) {
+                while let Some(part) = giver.poll_output(session.number()) {
                     let length = part.len();
                     bytes.extend_from_slice(part);
-                    self.giver.handle_sent(session.number(), length);
+                    giver.handle_sent(session.number(), length);
                 }
             }
         }
@@ -214,71 +142,38 @@ impl Background {
     }
 
     /// Last in a turn; is the core woken?
-    fn tell_core(&mut self, now_us: u64) -> bool {
-        let hurt = std::mem::take(&mut self.messages_damaged);
-        if hurt > 0 {
-            self.tell(FromBackground::MessagesDamaged(hurt));
-        }
-        while let Some(stripe) = self.giver.poll_damaged() {
-            self.tell(FromBackground::Damaged(stripe));
-        }
-        while let Some(wanted) = self.giver.poll_wanted() {
-            self.tell(FromBackground::Wanted(wanted));
-        }
-        let is_due = self.rebuilt_due_us.is_some_and(|due_us| due_us <= now_us);
-        let is_woken = std::mem::take(&mut self.has_said) || is_due;
-        if is_woken {
-            self.rebuilt_due_us = None;
-            self.of_core.is_woken = true;
-        }
+    fn end_turn(&mut self, now_us: u64) -> bool {
+        let is_woken = self.machine.end_turn(now_us, |said| self.of_core.messages.push_back(said));
+        self.of_core.is_woken |= is_woken;
         is_woken
     }
 
     /// Among what the core does in its turn.
     pub fn heard_by(&mut self, core: &mut Node, counts: &mut Counts) {
         for said in self.of_core.take() {
-            match said {
-                FromBackground::Rebuilds(said) => core.handle_rebuilds(said),
-                FromBackground::Wanted(wanted) => {
-                    let count = if wanted.is_copy() { &mut counts.copies_made } else { &mut counts.places_told };
-                    *count += 1;
-                    self.wanted.push(wanted);
-                }
-                FromBackground::Damaged(stripe) => core.look_at(stripe),
-                FromBackground::MessagesDamaged(count) => core.note_damaged_messages(count),
+            if let FromBackground::Wanted(wanted) = &said {
+                *if wanted.is_copy() { &mut counts.copies_made } else { &mut counts.places_told } += 1;
             }
+            core.handle_background(said);
         }
     }
 
     /// Last in the core's turn; is this one woken?
     pub fn served_by(&mut self, core: &mut Node, counts: &mut Counts) -> bool {
-        let mut is_woken = false;
-        while let Some(said) = core.poll_to_rebuilds() {
-            counts.rooms_left += u64::from(matches!(said, ToRebuilds::Order { room: Some(_), .. }));
-            self.inbox.messages.push_back(ToBackground::Rebuilds(said));
-            is_woken = true;
-        }
-        let found = &mut self.inbox.messages;
-        is_woken |= self.wanted.find(core, |one| found.push_back(ToBackground::Found(one)));
+        let is_woken = core.serve_background(|said| {
+            counts.rooms_left += u64::from(matches!(said, ToBackground::Order { room: Some(_), .. }));
+            self.inbox.messages.push_back(said);
+        });
         self.inbox.is_woken |= is_woken;
         is_woken
-    }
-
-    /// Does its core have its next turn at once?
-    pub fn keeps_core_busy(&self) -> bool {
-        !self.wanted.is_empty()
-    }
-
-    fn poll_deadline(&self) -> Option<u64> {
-        [self.rebuilds.deadline_us(), self.rebuilt_due_us].into_iter().flatten().min()
     }
 }
 
 impl World {
     pub(super) fn demand_background_turn(&mut self, node: usize, core: usize) {
         let backgrounds = &mut self.nodes[node].backgrounds;
-        let Some(background) = backgrounds.get_mut(core).filter(|background| !background.turn_is_due) else { return };
-        background.turn_is_due = true;
+        let Some(host) = backgrounds.get_mut(core).filter(|host| !host.turn_is_due) else { return };
+        host.turn_is_due = true;
         let rng = &mut self.background_rng;
         let delay_us = match rng.chance_ppm(STARVES_PPM) {
             true => rng.below(STARVES_US_MAX),
@@ -290,36 +185,34 @@ impl World {
     pub(super) fn background_turn(&mut self, node: usize, core: usize) {
         let is_stalled = self.network.is_stalled(endpoint_of(node));
         let now_us = self.now_by(self.nodes[node].clock).mono_us;
-        let Some(background) = self.nodes[node].backgrounds.get_mut(core) else { return };
-        if !std::mem::take(&mut background.turn_is_due) || is_stalled {
+        let Some(host) = self.nodes[node].backgrounds.get_mut(core) else { return };
+        if !std::mem::take(&mut host.turn_is_due) || is_stalled {
             return;
         }
         let NodeHost { backgrounds, links, .. } = &mut self.nodes[node];
-        let background = &mut backgrounds[core];
+        let host = &mut backgrounds[core];
         let (mut closed, mut unheard) = (Vec::new(), Vec::new());
         for (&session, link) in links.iter_mut().filter(|(_, link)| link.core == core && !link.input.is_empty()) {
-            match (background.read(session, link, now_us), link.end) {
+            match (host.read(session, link), link.end) {
                 (Some(consumed), _) => _ = link.input.drain(..consumed),
                 (None, LinkEnd::Peer(_)) => unheard.push(session),
                 // What it is told last still leaves.
                 (None, _) => closed.push(session),
             }
         }
-        for session in std::mem::take(&mut background.ended) {
+        for session in std::mem::take(&mut host.ended) {
             if let Some(link) = links.remove(&session) {
-                background.end(session, link.end, now_us);
+                host.end(session, link.end);
             }
         }
-        background.take_messages();
+        host.take_messages();
         self.close_beside(node, core, unheard);
         self.open_memories(node, core);
-        let background = &mut self.nodes[node].backgrounds[core];
-        let ended = background.rebuilds.advance(now_us);
-        background.tell_rebuilt(ended, now_us);
+        self.nodes[node].backgrounds[core].machine.rebuilds.advance(now_us);
         self.keep_peers(node, core);
         self.send_beside(node, core);
         self.close_beside(node, core, closed);
-        if self.nodes[node].backgrounds[core].tell_core(now_us) {
+        if self.nodes[node].backgrounds[core].end_turn(now_us) {
             self.demand_node_turn(node);
         }
         self.await_background_deadline(node, core);
@@ -327,12 +220,11 @@ impl World {
 
     /// What came over these sessions made no sense.
     fn close_beside(&mut self, node: usize, core: usize, sessions: Vec<SessionId>) {
-        let now_us = self.now_by(self.nodes[node].clock).mono_us;
         for session in sessions {
             self.counts.flips_noticed += 1;
             let host = &mut self.nodes[node];
             if let Some(link) = host.links.remove(&session) {
-                host.backgrounds[core].end(session, link.end, now_us);
+                host.backgrounds[core].end(session, link.end);
                 self.network.close(&mut self.schedule, endpoint_of(node), session);
             }
         }
@@ -340,12 +232,12 @@ impl World {
 
     /// Opens the memory of nodes that is offered: all are on one machine where it is.
     fn open_memories(&mut self, node: usize, core: usize) {
-        let rebuilds = &mut self.nodes[node].backgrounds[core].rebuilds;
+        let rebuilds = &mut self.nodes[node].backgrounds[core].machine.rebuilds;
         for (peer, offer) in std::iter::from_fn(|| rebuilds.poll_offered()).collect::<Vec<_>>() {
             let memory = near::file_of(&self.nodes, peer.node, peer.core, &offer).cloned();
             if let Some(file) = memory {
                 let memory = near::by_calls(file, self.config.near_shift_bytes);
-                self.nodes[node].backgrounds[core].rebuilds.handle_memory(peer, memory);
+                self.nodes[node].backgrounds[core].machine.rebuilds.handle_memory(peer, memory);
                 self.counts.memories_opened += 1;
             }
         }
@@ -354,7 +246,7 @@ impl World {
     /// Opens the sessions that are wanted and not there, and closes those that are there and not wanted.
     fn keep_peers(&mut self, node: usize, core: usize) {
         let NodeHost { backgrounds, links, .. } = &mut self.nodes[node];
-        let wanted: Vec<PeerId> = backgrounds[core].rebuilds.peers().collect();
+        let wanted: Vec<PeerId> = backgrounds[core].machine.rebuilds.peers().collect();
         let peer_of = |link: &Link| match link.end {
             LinkEnd::Peer(peer) if link.core == core => Some(peer),
             _ => None,
@@ -377,9 +269,9 @@ impl World {
 
     fn send_beside(&mut self, node: usize, core: usize) {
         let NodeHost { backgrounds, links, .. } = &mut self.nodes[node];
-        let background = &mut backgrounds[core];
+        let host = &mut backgrounds[core];
         let of_core = links.iter().filter(|(_, link)| link.core == core);
-        let outputs = of_core.map(|(&session, link)| (session, link.end, background.output(session, link.end)));
+        let outputs = of_core.map(|(&session, link)| (session, link.end, host.output(session, link.end)));
         for (session, end, bytes) in outputs.filter(|(_, _, bytes)| !bytes.is_empty()).collect::<Vec<_>>() {
             // What is slow about a node is its answers.
             let bytes = if end == LinkEnd::Giver { self.pass_slowness(node, session, bytes) } else { bytes };
@@ -392,19 +284,19 @@ impl World {
 
     fn await_background_deadline(&mut self, node: usize, core: usize) {
         let clock = self.nodes[node].clock;
-        let background = &mut self.nodes[node].backgrounds[core];
-        let Some(at_us) = background.poll_deadline() else { return };
+        let host = &mut self.nodes[node].backgrounds[core];
+        let Some(at_us) = host.machine.poll_deadline() else { return };
         let at_us = clock.world_us(at_us).max(self.schedule.now_us() + 1);
-        if background.deadline_us.is_none_or(|known| at_us < known) {
-            background.deadline_us = Some(at_us);
+        if host.deadline_us.is_none_or(|known| at_us < known) {
+            host.deadline_us = Some(at_us);
             self.schedule.at(at_us, Event::BackgroundDeadline { node, core, at_us });
         }
     }
 
     pub(super) fn background_deadline(&mut self, node: usize, core: usize, at_us: u64) {
-        let Some(background) = self.nodes[node].backgrounds.get_mut(core) else { return };
-        if background.deadline_us == Some(at_us) {
-            background.deadline_us = None;
+        let Some(host) = self.nodes[node].backgrounds.get_mut(core) else { return };
+        if host.deadline_us == Some(at_us) {
+            host.deadline_us = None;
             self.demand_background_turn(node, core);
         }
     }

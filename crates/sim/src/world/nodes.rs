@@ -7,7 +7,7 @@ use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::{MemoryFile, MemoryIdentity};
 use shorttail_units::{Incarnation, NodeId};
 
-use super::background::{Background, Means};
+use super::background::{BackgroundHost, Means};
 use super::clock::Clock;
 use super::coordinators::Who;
 use super::slow::Slowness;
@@ -40,7 +40,7 @@ pub(super) struct NodeHost {
     pub id: NodeId,
     /// Empty while the process is down.
     pub cores: Vec<Node>,
-    pub backgrounds: Vec<Background>,
+    pub backgrounds: Vec<BackgroundHost>,
     /// What its process can do beside its cores.
     means: Means,
     /// Of its process.
@@ -198,7 +198,7 @@ impl World {
                 machine
             })
             .collect();
-        host.backgrounds = host.cores.iter_mut().map(|machine| Background::begin(machine, means)).collect();
+        host.backgrounds = host.cores.iter_mut().map(|machine| BackgroundHost::begin(machine, means)).collect();
         self.network.start(endpoint_of(node));
         self.note(format_args!("node {node} starts as incarnation {}", incarnation.0));
         self.member_starts(Who::Node(node));
@@ -291,7 +291,7 @@ impl World {
                 let Some(machine) = host.cores.get_mut(core) else { return };
                 let is_read_beside = gateway_at(peer).is_none() && host.means != Means::FaultyCores;
                 let end = if is_read_beside {
-                    host.backgrounds[core].handle_session_opened(session);
+                    host.backgrounds[core].machine.giver.handle_session_opened(session.number());
                     LinkEnd::Giver
                 } else {
                     machine.handle_session_opened(session.number());
@@ -349,8 +349,8 @@ impl World {
             host.end_link(session);
         }
         let beside = host.cores.iter_mut().zip(&mut host.backgrounds).enumerate();
-        for (_, (core, background)) in beside.filter(|&(core, _)| Some(core) != stalled_core) {
-            background.heard_by(core, &mut self.counts);
+        for (_, (core, host)) in beside.filter(|&(core, _)| Some(core) != stalled_core) {
+            host.heard_by(core, &mut self.counts);
             core.end_turn(now);
         }
         self.send_from_node(node);
@@ -380,9 +380,9 @@ impl World {
         let NodeHost { cores, backgrounds, stalled_core, .. } = &mut self.nodes[node];
         let beside = cores.iter_mut().zip(backgrounds).enumerate().filter(|&(core, _)| Some(core) != *stalled_core);
         let (mut woken, mut is_busy) = (Vec::new(), false);
-        for (place, (core, background)) in beside {
-            woken.extend(background.served_by(core, &mut self.counts).then_some(place));
-            is_busy |= background.keeps_core_busy();
+        for (place, (core, host)) in beside {
+            woken.extend(host.served_by(core, &mut self.counts).then_some(place));
+            is_busy |= core.has_wanted();
         }
         woken.into_iter().for_each(|core| self.demand_background_turn(node, core));
         if is_busy {
