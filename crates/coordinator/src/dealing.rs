@@ -14,7 +14,7 @@ pub struct Loose {
 /// Deals `loose` to gateways that own so many partitions already. How many each gets: one in turn goes to the one with
 /// the fewest, and among those to the one that had it. Which ones: partitions that follow each other.
 ///
-/// So what a gateway owns is few ranges of slots, and all of its cores have as many: a core's are those of one remainder.
+/// So what a gateway owns is few ranges of slots, and its cores have equally many: a core's are those of one remainder.
 ///
 /// # Panics
 /// If there is no gateway.

@@ -15,8 +15,8 @@
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What
 //! there is is saved once more before the owner is told to let go, so that it goes on while the store is away. A plan
 //! is dropped when an heir is gone or reaches too few nodes for 2 s, or when the owner's drain is cancelled. Should the
-//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go. If it has not let go
-//! of all tenures of a plan in 2 s, what it did let go of is dealt as that of a dead owner is.
+//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go. If it has not let
+//! go of all tenures of a plan in 2 s, what it did let go of is dealt as that of a dead owner is.
 //!
 //! Must not know: what is read.
 
@@ -202,8 +202,8 @@ impl Coordinator {
         member.is_some_and(is_alive) && !self.is_cut_off(heir.gateway)
     }
 
-    /// The plan for tenures that ended, if it can be carried out. While the owner lets go of its other tenures, those of
-    /// a plan do not count as ended.
+    /// The plan for tenures that ended, if it can be carried out. While the owner lets go of the plan's other tenures,
+    /// none of them counts as ended.
     pub(crate) fn take_plan_of(&mut self, ended: &mut Vec<u32>, now: Now) -> Option<HandOver> {
         let plan = self.tenures.hand_over.as_ref()?;
         let left = plan.epochs.iter().filter(|epoch| !ended.contains(epoch)).count();

@@ -475,8 +475,8 @@ impl Published {
             shares.push(published.shares_at(now_us).collect());
             is_silent |= published.is_silent(now_us);
         }
-        // Whatever others reach, what that core is to take over or to prepare for never comes to be; and what it said of
-        // chunks may be so no more when it goes on.
+        // Whatever others reach, what that core is to take over or to prepare for never comes to be; and what it said
+        // of chunks may be so no more when it goes on.
         if is_silent {
             seen.values_mut().for_each(|node| (node.connected, node.chunks_left) = (false, None));
         }

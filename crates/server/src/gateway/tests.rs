@@ -74,8 +74,8 @@ fn a_gateway_does_not_serve_while_a_core_has_not_begun_its_share() {
     assert!(idle.cores.is_serving());
 }
 
-/// Nodes may answer the other cores: the share of this one is never taken over. And chunks that it counted may be others
-/// when it goes on.
+/// Nodes may answer the other cores: the share of this one is never taken over. And chunks that it counted may be
+/// others when it goes on.
 #[test]
 fn a_gateway_with_a_core_that_stands_still_reaches_no_node() {
     let idle = Idle::new(2);
