@@ -29,7 +29,7 @@ pub use frame::{
 };
 
 /// Version of this protocol. Gateways that differ refuse each other.
-pub const GATEWAY_PROTOCOL_VERSION: u16 = 6;
+pub const GATEWAY_PROTOCOL_VERSION: u16 = 7;
 
 /// Largest body of a frame: the largest value that a gateway may be told to allow, and a key with much room to spare.
 pub const BODY_BYTES_MAX: usize = (1 << 30) + (64 << 20);
@@ -38,14 +38,12 @@ pub const BODY_BYTES_MAX: usize = (1 << 30) + (64 << 20);
 pub const HELLO_BYTES_MAX: usize = 4 << 10;
 
 /// What an asker says first. Its version stays the first field, and `ProtocolVersion` the first refusal.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     pub version: u16,
     pub cluster_id: u64,
     /// Number of the asking gateway.
     pub gateway: u16,
-    /// Room for authentication; empty: none.
-    pub auth: Vec<u8>,
 }
 
 /// The answer to a greeting that is accepted.
@@ -75,7 +73,7 @@ impl Hello {
     pub fn parse(body: &[u8]) -> Result<Self, FrameError> {
         match postcard::take_from_bytes(body) {
             Ok((GATEWAY_PROTOCOL_VERSION, _)) => Self::from_body(body),
-            Ok((version, _)) => Ok(Hello { version, cluster_id: 0, gateway: 0, auth: Vec::new() }),
+            Ok((version, _)) => Ok(Hello { version, cluster_id: 0, gateway: 0 }),
             Err(_) => Err(FrameError::Body),
         }
     }

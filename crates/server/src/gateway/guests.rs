@@ -337,7 +337,7 @@ mod tests {
     }
 
     fn greeting() -> Vec<u8> {
-        let hello = Hello { version: GATEWAY_PROTOCOL_VERSION, cluster_id: 7, gateway: 2, auth: Vec::new() };
+        let hello = Hello { version: GATEWAY_PROTOCOL_VERSION, cluster_id: 7, gateway: 2 };
         let mut input = Vec::new();
         put_frame(&mut input, Kind::Hello, 0, &hello);
         input

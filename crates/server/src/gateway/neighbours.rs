@@ -344,12 +344,8 @@ impl Neighbour {
     }
 
     fn greet(&mut self, link: Link, identity: Identity) {
-        let hello = Hello {
-            version: GATEWAY_PROTOCOL_VERSION,
-            cluster_id: identity.cluster.0,
-            gateway: identity.gateway,
-            auth: Vec::new(),
-        };
+        let (cluster_id, gateway) = (identity.cluster.0, identity.gateway);
+        let hello = Hello { version: GATEWAY_PROTOCOL_VERSION, cluster_id, gateway };
         self.link = Some(link);
         self.outbox.clear();
         put_frame(&mut self.outbox, Kind::Hello, 0, &hello);
