@@ -15,8 +15,10 @@
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What
 //! there is is saved once more before the owner is told to let go, so that it goes on while the store is away. A plan
 //! is dropped when an heir is gone or reaches too few nodes for 2 s, or when the owner's drain is cancelled. Should the
-//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go. If it has not let
-//! go of all tenures of a plan in 2 s, what it did let go of is dealt as that of a dead owner is.
+//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go.
+//!
+//! An owner that follows itself is told to only once it is prepared, and if nothing came up meanwhile: it is tried
+//! again later. If it lets go of one tenure, and in 2 s not of the others, the one is dealt as that of a dead owner is.
 //!
 //! Must not know: what is read.
 
@@ -47,8 +49,10 @@ pub(crate) struct HandOver {
     /// By the epochs that follow.
     pub heirs: BTreeMap<u32, Heir>,
     begun_us: u64,
-    /// When the owner was told to let go.
-    ordered_us: Option<u64>,
+    /// The owner was told to let go.
+    is_ordered: bool,
+    /// Since when it has let go of some of the tenures.
+    let_go_us: Option<u64>,
 }
 
 impl HandOver {
@@ -63,12 +67,19 @@ impl HandOver {
 
     /// Is the owner of this tenure to let go?
     pub fn is_ordered(&self, epoch: u32) -> bool {
-        self.ordered_us.is_some() && self.epochs.contains(&epoch)
+        self.is_ordered && self.epochs.contains(&epoch)
     }
 
     /// When heirs that are not prepared are not waited for any longer; nor, then, what the owner has not let go of.
-    pub fn deadline_us(&self) -> u64 {
-        self.ordered_us.map_or(self.begun_us + PREPARE_MS_MAX * 1000, |at_us| at_us + UNPROVEN_MS_MAX * 1000)
+    pub fn deadline_us(&self) -> Option<u64> {
+        match self.is_ordered {
+            true => self.let_go_us.map(|at_us| at_us + UNPROVEN_MS_MAX * 1000),
+            false => Some(self.begun_us + PREPARE_MS_MAX * 1000),
+        }
+    }
+
+    fn is_due(&self, now: Now) -> bool {
+        self.deadline_us().is_some_and(|at_us| now.mono_us >= at_us)
     }
 
     /// What a gateway is told of the tenures that it is to have.
@@ -81,11 +92,11 @@ impl HandOver {
 impl Coordinator {
     /// Takes the next step of a planned hand-over, or begins one if it is wanted and nothing else is under way.
     pub(crate) fn hand_over(&mut self, now: Now) {
-        let is_in_the_way = |plan: &HandOver| {
-            plan.unites() && plan.ordered_us.is_none() && (self.wanted(now).is_some() || !self.can_unite())
-        };
+        let can_go_on = |plan: &HandOver| self.wanted(now).is_none() && self.may_unite(now) && !plan.is_due(now);
+        let is_in_the_way = |plan: &HandOver| plan.unites() && !plan.is_ordered && !can_go_on(plan);
         if self.tenures.hand_over.as_ref().is_some_and(is_in_the_way) {
             self.drop_plan();
+            self.tenures.settled_us = now.mono_us;
         }
         if self.tenures.hand_over.is_some() {
             return self.order_when_prepared(now);
@@ -96,8 +107,7 @@ impl Coordinator {
         if let Some(epoch) = self.wanted(now) {
             let loads = self.loads_of(|id| self.may_own(id));
             self.plan(vec![epoch], loads, now);
-        } else if self.can_unite()
-            && now.mono_us >= self.unites_at_us()
+        } else if self.may_unite(now)
             && let Some((gateway, epochs)) = self.to_unite()
         {
             self.plan(epochs, [(gateway, 0)].into(), now);
@@ -114,24 +124,31 @@ impl Coordinator {
         }
     }
 
-    /// Of owners that live, and stay.
+    /// Of owners that live, and stay; that have memory for what they own twice; and that know of no loss, as who
+    /// follows may not find what is lost.
     fn to_unite(&self) -> Option<(u16, Vec<u32>)> {
+        let tenures = &self.durable.tenures;
+        let owns_few = |id: u16| self.gateways.get(&id).is_some_and(GatewayMember::owns_few_objects);
+        let lost_none = |id: u16| tenures.values().all(|tenure| tenure.gateway != id || tenure.lost == 0);
         let stays = |tenure: &DurableTenure| self.is_owner_alive(tenure) && self.may_own(tenure.gateway);
-        let staying = self.durable.tenures.iter().filter(|(_, tenure)| stays(tenure));
-        to_unite(&staying.map(|(&epoch, tenure)| (tenure.gateway, epoch)).collect::<Vec<_>>())
+        let may = |tenure: &DurableTenure| stays(tenure) && owns_few(tenure.gateway) && lost_none(tenure.gateway);
+        let owned = tenures.iter().filter(|(_, tenure)| may(tenure)).map(|(&epoch, tenure)| (tenure.gateway, epoch));
+        to_unite(&owned.collect::<Vec<_>>())
     }
 
-    /// Is no node away, which would be waited for, and no gateway that would get a share when it is well again?
-    fn can_unite(&self) -> bool {
+    /// Did owners stay as they are for some time, is no node away, which would be waited for, and no gateway that gets
+    /// a share when it is well again?
+    fn may_unite(&self, now: Now) -> bool {
         let is_there = |(id, node): (&u16, &NodeMember)| {
             let is_given_up = self.durable.nodes.get(id).is_some_and(|known| known.is_given_up(node.incarnation.0));
             is_given_up || node.presence.state == NodeState::Normal
         };
-        self.nodes.iter().all(is_there) && !self.alive_gateways().any(|id| self.is_cut_off(id))
+        let is_time = now.mono_us >= self.unites_at_us();
+        is_time && self.nodes.iter().all(is_there) && !self.alive_gateways().any(|id| self.is_cut_off(id))
     }
 
     fn unites_at_us(&self) -> u64 {
-        self.started_us.max(self.tenures.begun_us) + self.settings.unite_after_ms * 1000
+        self.started_us.max(self.tenures.settled_us) + self.settings.unite_after_ms * 1000
     }
 
     /// When tenures are united, if some are to be.
@@ -159,7 +176,8 @@ impl Coordinator {
             heirs.insert(self.durable.epoch, Heir { gateway, gateway_life, partitions });
             self.tenures.to_tell.insert(gateway);
         }
-        self.tenures.hand_over = Some(HandOver { epochs, heirs, begun_us: now.mono_us, ordered_us: None });
+        let begun_us = now.mono_us;
+        self.tenures.hand_over = Some(HandOver { epochs, heirs, begun_us, is_ordered: false, let_go_us: None });
         self.persist();
     }
 
@@ -167,10 +185,9 @@ impl Coordinator {
         let Some(plan) = &self.tenures.hand_over else { return };
         let is_prepared =
             |epoch: &u32| self.standing_of(*epoch).is_some_and(|standing| standing.state == TenureState::Prepared);
-        let is_due = now.mono_us >= plan.deadline_us();
         // An owner that let go before it was accepted would say, too, that it let go.
         let serves = plan.epochs.iter().all(|&epoch| self.serves(epoch));
-        if plan.ordered_us.is_some() || !serves || !is_due && !plan.heirs.keys().all(is_prepared) {
+        if plan.is_ordered || !serves || !plan.is_due(now) && !plan.heirs.keys().all(is_prepared) {
             return;
         }
         // One that reaches too few nodes would serve nothing: it may be a pause, or it is waited for in vain.
@@ -187,7 +204,7 @@ impl Coordinator {
         }
         let owner = self.durable.tenures[&plan.epochs[0]].gateway;
         if let Some(plan) = &mut self.tenures.hand_over {
-            plan.ordered_us = Some(now.mono_us);
+            plan.is_ordered = true;
         }
         // Nobody would own what it lets go until the store has its heirs' tenures: the store is to answer first.
         self.persist();
@@ -210,16 +227,19 @@ impl Coordinator {
         if left == plan.epochs.len() {
             return None;
         }
-        let is_over = left > 0 && (plan.ordered_us.is_none() || now.mono_us >= plan.deadline_us());
+        let is_over = left > 0 && (!plan.is_ordered || plan.is_due(now));
         if is_over || !plan.heirs.values().all(|heir| self.is_heir_fit(heir)) {
             self.drop_plan();
             return None;
         }
-        if left > 0 {
-            ended.retain(|epoch| !plan.epochs.contains(epoch));
-            return None;
+        if left == 0 {
+            self.tenures.united_total += u64::from(plan.unites());
+            return self.tenures.hand_over.take();
         }
-        self.tenures.hand_over.take()
+        let plan = self.tenures.hand_over.as_mut().expect("looked at above");
+        plan.let_go_us.get_or_insert(now.mono_us);
+        ended.retain(|epoch| !plan.epochs.contains(epoch));
+        None
     }
 
     /// Drops a plan that does not hold any more, and drains of gateways that are forgotten: until then one may come
@@ -227,7 +247,7 @@ impl Coordinator {
     pub(crate) fn forget_hand_over(&mut self) {
         let holds = |plan: &HandOver| {
             let has_owner = plan.epochs.iter().all(|epoch| self.durable.tenures.contains_key(epoch));
-            has_owner && (plan.ordered_us.is_some() || plan.heirs.values().all(|heir| self.is_heir_fit(heir)))
+            has_owner && (plan.is_ordered || plan.heirs.values().all(|heir| self.is_heir_fit(heir)))
         };
         if self.tenures.hand_over.as_ref().is_some_and(|plan| !holds(plan)) {
             self.drop_plan();
@@ -246,7 +266,7 @@ impl Coordinator {
     pub(crate) fn spare_owner(&mut self, gateway: u16) {
         let is_owner = |epoch| self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway);
         let plan = self.tenures.hand_over.as_ref();
-        if plan.is_some_and(|plan| plan.ordered_us.is_none() && plan.epochs.iter().copied().any(is_owner)) {
+        if plan.is_some_and(|plan| !plan.is_ordered && plan.epochs.iter().copied().any(is_owner)) {
             self.drop_plan();
         }
     }

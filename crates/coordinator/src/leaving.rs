@@ -165,8 +165,10 @@ impl Coordinator {
 
     /// Is everything served, and do all owners say that they have nothing there?
     fn do_owners_count_nothing(&self, id: u16) -> bool {
-        let is_served =
-            self.durable.tenures.iter().all(|(&epoch, tenure)| self.is_owner_alive(tenure) && self.serves(epoch));
+        // One of which some cores let go says that it serves, proven by nothing: what these had it counts no more.
+        let is_served = |epoch: u32| self.standing_of(epoch).is_some_and(|standing| standing.is_served());
+        let mut tenures = self.durable.tenures.iter();
+        let is_served = tenures.all(|(&epoch, tenure)| self.is_owner_alive(tenure) && is_served(epoch));
         let mut owners = self.gateways.iter().filter(|(id, gateway)| {
             gateway.presence.is_alive() && self.durable.tenures.values().any(|tenure| tenure.gateway == **id)
         });

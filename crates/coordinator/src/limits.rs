@@ -55,6 +55,9 @@ pub const SETTLED_MS: u64 = 1_000;
 /// Milliseconds since the last tenure began until the several ones of a gateway become one, if nobody says otherwise:
 /// while gateways are restarted one by one they would only be split again.
 pub const UNITE_AFTER_MS: u64 = 60_000;
+/// Objects of a gateway whose several tenures become one: while it prepares it needs some 90 B for each, and was sized
+/// for less, if for anything.
+pub const UNITE_OBJECTS_MAX: u64 = 5_000_000;
 /// Milliseconds that an heir has to read what it will inherit before the owner lets go all the same: some GiB.
 pub const PREPARE_MS_MAX: u64 = 60_000;
 /// Milliseconds that gateways have to tell what was lost with a node that was given up: their status

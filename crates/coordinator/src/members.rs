@@ -8,7 +8,9 @@ use shorttail_wire::control::{GatewayRegistration, GatewayStatus, NodeState, Nod
 use crate::ConnectionId;
 use crate::gone::NodeCounted;
 use crate::lifecycle::{Event, transition};
-use crate::limits::{DEAD_AFTER_MS, GATEWAY_DEAD_AFTER_MS, GATEWAY_SUSPECT_AFTER_MS, SUSPECT_AFTER_MS};
+use crate::limits::{
+    DEAD_AFTER_MS, GATEWAY_DEAD_AFTER_MS, GATEWAY_SUSPECT_AFTER_MS, SUSPECT_AFTER_MS, UNITE_OBJECTS_MAX,
+};
 use crate::reach::Reach;
 use crate::recent::Recent;
 
@@ -137,4 +139,11 @@ pub struct GatewayMember {
     /// By node, what it counted before it was forgotten, until it tells of that node again.
     pub(crate) counted_before: BTreeMap<u16, NodeCounted>,
     pub(crate) reach: Reach,
+}
+
+impl GatewayMember {
+    /// Has it memory for what it owns a second time?
+    pub fn owns_few_objects(&self) -> bool {
+        self.status.totals.objects <= UNITE_OBJECTS_MAX
+    }
 }

@@ -67,6 +67,11 @@ impl Coordinator {
         self.tenures.lost_total
     }
 
+    /// How often several tenures of a gateway became one, since this coordinator leads.
+    pub fn tenures_united_total(&self) -> u64 {
+        self.tenures.united_total
+    }
+
     /// What all gateways counted, also those that are gone; of what is so at present only the living tell: a new owner
     /// reports the same objects again.
     fn totals(&self) -> StoreTotals {

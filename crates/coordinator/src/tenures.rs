@@ -44,8 +44,8 @@ pub(crate) struct Tenures {
     widened_us: BTreeMap<u32, u64>,
     /// The hand-over that is planned or under way.
     pub hand_over: Option<HandOver>,
-    /// When the last tenure began.
-    pub begun_us: u64,
+    /// When the last tenure began, or several were to become one in vain.
+    pub settled_us: u64,
     /// When the first gateway came while some partition was never owned.
     gathering_since_us: Option<u64>,
     /// When the first of all gateways was heard that were out of sight.
@@ -57,6 +57,8 @@ pub(crate) struct Tenures {
     /// Tenures that ended: in good order, and others.
     pub handed_over_total: u64,
     pub lost_total: u64,
+    /// How often several became one.
+    pub united_total: u64,
 }
 
 impl Tenures {
@@ -104,7 +106,7 @@ impl Coordinator {
         let replaced = self.durable.tenures.values().any(waits);
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
         let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
-        let planned = self.tenures.hand_over.as_ref().map(HandOver::deadline_us);
+        let planned = self.tenures.hand_over.as_ref().and_then(HandOver::deadline_us);
         let times = gathering.into_iter().chain(planned).chain(returning).chain(ended_together);
         let times = times.chain(self.unite_deadline_us());
         let times = times.chain(replaced.into_iter().flatten()).chain(settled.into_iter().flatten());
@@ -456,7 +458,7 @@ impl Coordinator {
         let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters, before, stored_on, lost: 0 };
         self.durable.tenures.insert(epoch, tenure);
         self.tenures.to_tell.insert(gateway);
-        self.tenures.begun_us = self.now_us;
+        self.tenures.settled_us = self.now_us;
     }
 
     /// Tenures whose partitions are to be dealt again.

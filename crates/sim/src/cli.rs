@@ -232,13 +232,14 @@ impl std::fmt::Display for Totals {
         writeln!(
             f,
             "coordinators: crashes {}, reigns {}, saves refused {}, members that changed over {}; tenures taken over {}, \
-             handed over {}",
+             handed over {}, several made one {}",
             counts.coordinator_crashes,
             counts.reigns,
             counts.saves_refused,
             counts.changes_over,
             counts.tenures_taken_over,
-            counts.tenures_handed_over
+            counts.tenures_handed_over,
+            counts.tenures_united
         )?;
         self.put_bounds(f)?;
         writeln!(

@@ -327,6 +327,19 @@ fn a_dead_node_of_which_nothing_is_missing_is_removed_without_ado() {
     cluster.remove(5, false).expect("all of it is elsewhere");
 }
 
+/// One core let go and counts no more, another one has not heard of it: together they serve, proven by nothing.
+#[test]
+fn an_owner_of_which_a_part_let_go_does_not_say_that_a_node_is_empty() {
+    let mut cluster = Cluster::new(8);
+    cluster.die(5);
+    let standings = cluster.standings(TenureState::Serving).into_iter();
+    let standings = standings.map(|standing| Standing { proven_by: 0, ..standing }).collect();
+    let nodes = vec![NodeSeen { id: 5, chunks_left: Some(0), ..NodeSeen::default() }];
+    let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
+    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+    assert!(cluster.remove(5, false).is_err());
+}
+
 #[test]
 fn who_is_drained_has_a_voice_again_when_it_is_used_or_too_few_others_are_left() {
     let mut cluster = Cluster::new(8);

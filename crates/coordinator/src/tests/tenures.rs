@@ -96,6 +96,7 @@ pub struct Actor {
     is_silent: bool,
     /// Nodes that it tells of, and whether it reaches them.
     pub nodes: BTreeMap<u16, bool>,
+    pub totals: StoreTotals,
 }
 
 pub const NODES: u16 = 8;
@@ -122,7 +123,8 @@ impl Stage {
         self.scene.outputs.clear();
         let (_, welcome) = self.scene.register_gateway(connection, registration);
         let id = welcome.expect("let in").session.gateway_id;
-        let actor = Actor { connection, life, standings: BTreeMap::new(), is_silent: false, nodes: BTreeMap::new() };
+        let (standings, nodes, totals) = (BTreeMap::new(), BTreeMap::new(), StoreTotals::default());
+        let actor = Actor { connection, life, standings, is_silent: false, nodes, totals };
         self.gateways.insert(id, actor);
         id
     }
@@ -212,7 +214,7 @@ impl Stage {
             let standings = actor.standings.values().copied().collect();
             let seen = |(&id, &connected): (&u16, &bool)| NodeSeen { id, connected, ..NodeSeen::default() };
             let nodes = actor.nodes.iter().map(seen).collect();
-            let status = GatewayStatus { standings, nodes, ..GatewayStatus::default() };
+            let status = GatewayStatus { standings, nodes, totals: actor.totals, ..GatewayStatus::default() };
             self.scene.tell(actor.connection, ToCoordinator::GatewayStatus(status));
         }
         for &connection in &self.nodes {

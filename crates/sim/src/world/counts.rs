@@ -71,6 +71,8 @@ pub struct Counts {
     pub changes_over: u64,
     /// Tenures that it dealt again, after their owners let go and without that.
     pub tenures_handed_over: u64,
+    /// How often several became one.
+    pub tenures_united: u64,
     pub tenures_taken_over: u64,
     /// Times that everything was whole and other nodes became those that may lose their memory.
     pub victim_changes: u64,
@@ -150,6 +152,7 @@ impl Counts {
         self.resignations += other.resignations;
         self.changes_over += other.changes_over;
         self.tenures_handed_over += other.tenures_handed_over;
+        self.tenures_united += other.tenures_united;
         self.tenures_taken_over += other.tenures_taken_over;
         self.victim_changes += other.victim_changes;
         self.joins += other.joins;

@@ -17,7 +17,7 @@ use crate::world::clock::Clock;
 /// Milliseconds after which a dead node is given up: longer than any fault but one lasts.
 const RETIRE_AFTER_MS: u64 = 12_000;
 /// Milliseconds since the last tenure began until several become one: a run is a minute.
-const UNITE_AFTER_MS: u64 = 4_000;
+const UNITE_AFTER_MS: u64 = 500;
 /// From its start until it asks the store for the first time.
 const BEGIN_US: std::ops::Range<u64> = 1_000..50_000;
 /// A deadline that is over is looked at again after this much.
@@ -73,6 +73,7 @@ impl Process {
             let status = machine.status();
             counts.tenures_handed_over += status.tenures_handed_over_total;
             counts.tenures_taken_over += status.tenures_lost_total;
+            counts.tenures_united += machine.tenures_united_total();
         }
     }
 }
