@@ -22,7 +22,7 @@
 //!
 //! Must not know: what is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_units::{Epoch, Now};
 use shorttail_wire::control::{NodeState, TenureState, Terms};
@@ -128,10 +128,12 @@ impl Coordinator {
     /// follows may not find what is lost.
     fn to_unite(&self) -> Option<(u16, Vec<u32>)> {
         let tenures = &self.durable.tenures;
+        let lossy: BTreeSet<u16> =
+            tenures.values().filter(|tenure| tenure.lost > 0).map(|tenure| tenure.gateway).collect();
         let owns_few = |id: u16| self.gateways.get(&id).is_some_and(GatewayMember::owns_few_objects);
-        let lost_none = |id: u16| tenures.values().all(|tenure| tenure.gateway != id || tenure.lost == 0);
         let stays = |tenure: &DurableTenure| self.is_owner_alive(tenure) && self.may_own(tenure.gateway);
-        let may = |tenure: &DurableTenure| stays(tenure) && owns_few(tenure.gateway) && lost_none(tenure.gateway);
+        let may =
+            |tenure: &DurableTenure| stays(tenure) && owns_few(tenure.gateway) && !lossy.contains(&tenure.gateway);
         let owned = tenures.iter().filter(|(_, tenure)| may(tenure)).map(|(&epoch, tenure)| (tenure.gateway, epoch));
         to_unite(&owned.collect::<Vec<_>>())
     }
