@@ -119,11 +119,16 @@ class Membership:
         elif told and told["drain"] and told["drain"]["drained"] and node in self.troubles.well([node]):
             if self.members.order("remove", "node", str(node.number)):
                 self.drained(node)
-        elif until and time.monotonic() > until and self.members.order("drain", "node", str(node.number), "--cancel"):
+        elif until and time.monotonic() > until and self.is_cancelled(node, told):
             del self.draining[node]
             left = told["drain"]["chunks_left"] if told and told["drain"] else "?"
             self.troubles.count(node, "node", CANCELLED)
             self.troubles.note(f"{node.name} is not drained any more, {left} chunks were left")
+
+    def is_cancelled(self, node, told):
+        """Is the drain cancelled now? It may have been before, though who ordered it never heard: then there is none any more."""
+        is_over = told and not told["drain"]
+        return is_over or self.members.order("drain", "node", str(node.number), "--cancel")
 
     def go_on_leaving(self, node, until):
         was_removed = node.was_removed()

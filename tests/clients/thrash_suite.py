@@ -148,5 +148,21 @@ def nodes_given_up():
     equal(given_up(), False)
 
 
+@case
+def cancelled_unheard():
+    """a drain that was cancelled though nobody heard the answer is over; one that was to be done and is not told of is waited for"""
+    node = mock.Mock(number=1)
+    members = mock.Mock(nodes=[node])
+    members.order = lambda *_: False
+    for until, told, is_over in [(1.0, {"drain": None}, True), (1.0, {"drain": {"drained": False}}, False), (None, {"drain": None}, False)]:
+        troubles = Troubles()
+        membership = thrash.thrash_membership.Membership(members, mock.Mock(), troubles, None)
+        membership.draining[node] = (0.0, until)
+        members.status_of = lambda *_, told=told: told
+        with mock.patch.object(troubles, "count"):
+            membership.go_on({"nodes": []})
+        equal(node not in membership.draining, is_over)
+
+
 if __name__ == "__main__":
     main()
