@@ -67,9 +67,10 @@ class Server:
         if verb in (b"get", b"gets"):
             token = b" %d" % self.stored_count if verb == b"gets" else b""
             return b"END\r\n" if found is None else b"VALUE %s 0 %d%s\r\n%s\r\nEND\r\n" % (key, len(found), token, found)
-        if verb in (b"delete", b"touch"):
-            self.store.pop(key if verb == b"delete" else None, None)
-            return b"NOT_FOUND\r\n" if found is None else {b"delete": b"DELETED\r\n", b"touch": b"TOUCHED\r\n"}[verb]
+        if verb == b"delete":
+            return b"DELETED\r\n" if self.store.pop(key, None) is not None else b"NOT_FOUND\r\n"
+        if verb == b"touch":
+            return b"TOUCHED\r\n" if found is not None else b"NOT_FOUND\r\n"
         if verb == b"incr":
             return b"NOT_FOUND\r\n" if found is None else b"%s\r\n" % self._keep(key, b"%d" % (int(found) + int(words[2])))
         value = stream.read(int(words[4]) + 2)[:-2]

@@ -7,7 +7,7 @@ use crate::limits::CHUNK_COUNT_MAX;
 
 const _: () = assert!(CHUNK_COUNT_MAX < u128::BITS as usize);
 
-/// A set of chunk indexes, one bit each. Of two the one whose highest chunk is not in the other is the greater.
+/// A set of chunk indexes, one bit each. Of two the one is greater that has the highest chunk in which they differ.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ChunkSet(u128);
 
