@@ -21,12 +21,13 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
     }
     hold_lifeline()?;
     resources::allow_node_files(config.threads);
-    let mut running = config.clone();
+    let (tell, changes) = channel();
     reload::watch(command.config, log, move |file| {
-        warn_of_fixed(&running.take_live(said.clone().or(file.node).resolve()?));
+        // A node that no longer listens is ending.
+        let _ = tell.send(said.clone().or(file.node).resolve()?);
         Ok(())
     })?;
-    shorttail_server::node::run(config).map_err(|error| match shorttail_server::node::was_removed(&error) {
+    shorttail_server::node::run(config, &changes).map_err(|error| match shorttail_server::node::was_removed(&error) {
         true => Failure::Removed(error),
         false => Failure::Failed(error),
     })

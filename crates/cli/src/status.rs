@@ -6,7 +6,7 @@ use anyhow::Context;
 use shorttail_server::admin::status::to_json;
 use shorttail_server::config::Size;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeState, NodeStatusEntry, RepairStatus, TenureState,
+    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeStage, NodeState, NodeStatusEntry, RepairStatus, TenureState,
     counted, ranges,
 };
 
@@ -118,7 +118,10 @@ fn node_table(nodes: &[NodeStatusEntry]) -> String {
         let leaves = node.drain.as_ref().map(|drain| if drain.drained { ", drained" } else { ", draining" });
         let slow = if node.fail_slow { ", fail-slow" } else { "" };
         let rebuilt = if node.rebuilt { ", rebuilt" } else { "" };
-        let state = format!("{}{rebuilt}{slow}{}", node.state.name(), leaves.unwrap_or_default());
+        // What is rebuilt is gone round for good.
+        let stage = node.stage.filter(|&stage| stage != NodeStage::Normal && !node.rebuilt);
+        let stage = stage.map_or(String::new(), |stage| format!(", {}", stage.name()));
+        let state = format!("{}{stage}{rebuilt}{slow}{}", node.state.name(), leaves.unwrap_or_default());
         let domain = if node.domain.is_empty() { "-" } else { &node.domain };
         let domain = has_domains.then(|| domain.to_owned());
         let rest = [
@@ -468,8 +471,11 @@ mod tests {
         };
         let (memory_used_bytes, memory_limit_bytes) = (0, 0);
         let gone = node(2, NodeState::Retired);
-        let rebuilt = NodeStatusEntry { rebuilt: true, memory_used_bytes, memory_limit_bytes, ..gone };
-        let nodes = vec![slow, node(1, NodeState::Suspect), rebuilt];
+        let stage = Some(NodeStage::Degraded);
+        let rebuilt = NodeStatusEntry { rebuilt: true, stage, memory_used_bytes, memory_limit_bytes, ..gone };
+        let suspect = NodeStatusEntry { stage: Some(NodeStage::Normal), ..node(1, NodeState::Suspect) };
+        let dead = NodeStatusEntry { stage, ..node(3, NodeState::Dead) };
+        let nodes = vec![slow, suspect, rebuilt, dead];
         let gateways = vec![GatewayStatusEntry::default()];
         let mut status = ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, gateways, ..cluster() };
         let text = table(&status, &[]);
@@ -486,6 +492,7 @@ mod tests {
             "\n0     normal, fail-slow  rack 7  1MiB of 256MiB  310us  51ms  7          77   unix:/run/n.sock\n",
             "\n1     suspect            -       1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n",
             "\n2     retired, rebuilt   -       -               -      -     0          77   unix:/run/n.sock\n",
+            "\n3     dead, degraded     -       1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

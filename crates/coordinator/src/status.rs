@@ -1,8 +1,8 @@
 //! The picture of the cluster for people and scripts.
 
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, MoveStatus, NodeSeen, NodeState,
-    NodeStatusEntry, RepairStatus, StoreTotals, TenureState, TenureStatusEntry,
+    ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, MoveStatus, NodeSeen, NodeStage,
+    NodeState, NodeStatusEntry, RepairStatus, StoreTotals, TenureState, TenureStatusEntry,
 };
 
 use crate::coordinator::Coordinator;
@@ -148,6 +148,7 @@ impl Coordinator {
             address: node.address.clone(),
             domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
+            stage: self.stage_of(id),
             rebuilt: !node.presence.is_alive() && self.is_empty(id),
             drain: self.drain_status(id),
             memory_used_bytes: node.status.memory_used_bytes,
@@ -178,6 +179,12 @@ impl Coordinator {
     fn counted_of(&self, node: u16) -> NodeCounted {
         let told = self.gateways.values().filter_map(|gateway| gateway.counted_of(node));
         told.fold(self.gone.counted_of(node), NodeCounted::plus)
+    }
+
+    /// Owners need not agree: what the last of them has left is over.
+    fn stage_of(&self, id: u16) -> Option<NodeStage> {
+        let told = self.living().flat_map(|gateway| &gateway.status.nodes).filter(|seen| seen.id == id);
+        told.map(|seen| seen.stage).max()
     }
 
     /// A node in the eyes of all live gateways together, with the latencies of the last seconds.

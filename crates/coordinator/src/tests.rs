@@ -247,6 +247,38 @@ fn the_status_tells_of_each_node_what_all_gateways_saw() {
 }
 
 #[test]
+fn a_node_is_in_the_stage_that_the_last_of_the_living_owners_sees() {
+    use NodeStage::{Coordinated, Degraded, Intermediate, Normal};
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    let stage = |scene: &Scene| scene.coordinator.status().nodes[0].stage;
+    assert_eq!(stage(&scene), None, "nobody tells");
+    let (first, _) = scene.gateway(None);
+    let (second, _) = scene.gateway(None);
+    let mut tell = |scene: &mut Scene, gateway, stage| {
+        let nodes = vec![NodeSeen { id: 0, stage, ..NodeSeen::default() }];
+        scene.tell(gateway, ToCoordinator::GatewayStatus(GatewayStatus { nodes, ..GatewayStatus::default() }));
+    };
+    tell(&mut scene, first, Normal);
+    assert_eq!(stage(&scene), Some(Normal));
+    for (one, other, of_both) in [
+        (Intermediate, Normal, Intermediate),
+        (Degraded, Intermediate, Intermediate),
+        (Degraded, Degraded, Degraded),
+        (Degraded, Coordinated, Degraded),
+        (Normal, Coordinated, Coordinated),
+        (Normal, Normal, Normal),
+    ] {
+        tell(&mut scene, first, one);
+        tell(&mut scene, second, other);
+        assert_eq!(stage(&scene), Some(of_both), "{one:?} and {other:?}");
+    }
+    tell(&mut scene, second, Intermediate);
+    scene.close(second);
+    assert_eq!(stage(&scene), Some(Normal), "who is dead tells nothing");
+}
+
+#[test]
 fn a_report_that_is_none_closes_the_connection() {
     let mut scene = Scene::new();
     let (gateway, _) = scene.gateway(None);

@@ -6,6 +6,7 @@ use shorttail_units::{Now, Slot, UnixMs, Version};
 use shorttail_wire::control::StoreTotals;
 
 use crate::command::{Access, ApplyContext, Attributes, Command, Effect, ObjectRef, Wants};
+use crate::engine::{cursor_of, cursor_slot};
 use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::{GroupPut, KeyspaceReply, KeyspaceRequest, Reply, Request, ScannedKey, StoreStats};
 
@@ -158,14 +159,18 @@ impl MapStore {
                 let in_slot = |key: &&Vec<u8>| Slot::of_key(key).number() == slot;
                 KeyspaceReply::Count(self.objects.keys().filter(in_slot).count() as u64)
             }
-            KeyspaceRequest::ListSlot { slot, count } => {
-                let in_slot = self.objects.iter().filter(|(key, _)| Slot::of_key(key).number() == slot);
-                let scanned = in_slot.take(count).map(|(key, object)| ScannedKey {
+            KeyspaceRequest::ListSlot { cursor, count } => {
+                let slot = cursor_slot(cursor);
+                let before = cursor - slot.map_or(0, cursor_of);
+                let in_slot = self.objects.iter().filter(|(key, _)| Some(Slot::of_key(key)) == slot);
+                let mut scanned = in_slot.skip(before as usize).map(|(key, object)| ScannedKey {
                     key: key.clone(),
                     value_bytes: object.value.len(),
                     expiry: object.expiry,
                 });
-                KeyspaceReply::Scanned { next: 0, keys: scanned.collect() }
+                let keys: Vec<_> = scanned.by_ref().take(count).collect();
+                let next = if scanned.next().is_some() { cursor + keys.len() as u64 } else { 0 };
+                KeyspaceReply::Scanned { next, keys }
             }
             KeyspaceRequest::Own(request) => self.handle_keyspace(now, *request),
             KeyspaceRequest::RandomKey => KeyspaceReply::RandomKey(self.objects.keys().next().cloned()),

@@ -64,9 +64,9 @@ pub enum KeyspaceRequest {
     CountSlot {
         slot: u16,
     },
-    /// Some keys of one slot, at most `count`; answered as a scan that is complete.
+    /// As a scan that ends with the slot of its cursor.
     ListSlot {
-        slot: u16,
+        cursor: u64,
         count: usize,
     },
     RandomKey,

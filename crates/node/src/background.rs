@@ -35,6 +35,8 @@ pub enum ToBackground {
     Buffer(Vec<u8>),
     /// Where a chunk lies that was wanted, or a copy of it.
     Found(Found),
+    /// What may be fetched from now on, in bytes a second.
+    RepairPace(u64),
 }
 
 /// A message to the core.
@@ -48,6 +50,9 @@ pub enum FromBackground {
     Damaged(StripeId),
     /// So many messages of other nodes were hurt on their way.
     MessagesDamaged(u64),
+    /// What an order came in, which goes back to the heap that it is from: to give it back to the core's heap from
+    /// here may take that heap's lock.
+    Spent(Vec<Source>),
 }
 
 /// What works beside a core.
@@ -55,13 +60,14 @@ pub enum FromBackground {
 pub struct Background {
     pub rebuilds: Rebuilds,
     pub giver: Giver,
+    spent: Vec<Vec<Source>>,
     /// When the core is to be woken for what it was told.
     core_due_us: Option<u64>,
 }
 
 impl Background {
     pub(crate) fn new(rebuilds: Rebuilds, giver: Giver) -> Self {
-        Background { rebuilds, giver, core_due_us: None }
+        Background { rebuilds, giver, spent: Vec::new(), core_due_us: None }
     }
 
     /// Takes what the core says; answers the giver's session that something can be sent to now.
@@ -69,9 +75,11 @@ impl Background {
         match message {
             ToBackground::Order { session, description, sources, room } => {
                 self.rebuilds.order(session, description, &sources, room);
+                self.spent.push(sources);
             }
             ToBackground::Forget { session } => self.rebuilds.forget_session(session),
             ToBackground::Buffer(buffer) => self.rebuilds.keep_buffer(buffer),
+            ToBackground::RepairPace(bytes_per_s) => self.rebuilds.set_pace(bytes_per_s),
             ToBackground::Found(found) => return self.giver.handle_found(found),
         }
         None
@@ -84,6 +92,8 @@ impl Background {
 
     /// Ends a turn: tells the core what there is to say. Is it to be woken now?
     pub fn end_turn(&mut self, now_us: u64, mut tell: impl FnMut(FromBackground)) -> bool {
+        // The core is not woken for these.
+        self.spent.drain(..).for_each(|sources| tell(FromBackground::Spent(sources)));
         let core_due_us = &mut self.core_due_us;
         let mut tell = |said| {
             // Nobody waits for a single chunk.

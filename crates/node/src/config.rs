@@ -17,9 +17,15 @@ pub struct NodeConfig {
     pub core_count: u16,
     /// Budget of this core for chunks and raw operations, in bytes.
     pub memory_bytes: usize,
-    /// What this core may fetch from other nodes to rebuild lost chunks, in bytes a second.
+    pub pace: Pace,
+}
+
+/// How fast a core does what nobody waits for, in bytes a second. It may change at any time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// What it may fetch from other nodes to rebuild lost chunks.
     pub repair_bytes_per_s: u64,
-    /// Sealed chunks that are looked at in the background, in bytes a second; 0: none.
+    /// Sealed chunks that it looks at to find damage; 0: none.
     pub scrub_bytes_per_s: u64,
 }
 

@@ -9,7 +9,7 @@ use shorttail_units::{
 };
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
 
-use crate::{Background, Node, NodeConfig, NodeStats};
+use crate::{Background, Node, NodeConfig, NodeStats, Pace};
 
 const CLUSTER: ClusterId = ClusterId(1);
 const MEMORY_BYTES: usize = 512 * 1024;
@@ -125,8 +125,7 @@ fn small_config() -> NodeConfig {
         core: 0,
         core_count: 1,
         memory_bytes: MEMORY_BYTES,
-        repair_bytes_per_s: u64::MAX,
-        scrub_bytes_per_s: 1 << 30,
+        pace: Pace { repair_bytes_per_s: u64::MAX, scrub_bytes_per_s: 1 << 30 },
     }
 }
 

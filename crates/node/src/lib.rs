@@ -21,7 +21,7 @@ mod taken;
 mod wanted;
 
 pub use background::{Background, FromBackground, ToBackground};
-pub use config::{NodeConfig, NodeError};
+pub use config::{NodeConfig, NodeError, Pace};
 pub use giver::{Found, Giver, Wanted};
 pub use node::Node;
 pub use rebuild::{PeerId, Rebuilds, Rebuilt};

@@ -112,7 +112,7 @@ impl Node {
         Node {
             rebuilding: Rebuilding::default(),
             wanted: WantedChunks::default(),
-            scrubber: Scrubber::new(config.scrub_bytes_per_s),
+            scrubber: Scrubber::new(config.pace.scrub_bytes_per_s),
             pages_due_us: None,
             surplus_due_us: None,
             written: Vec::new(),

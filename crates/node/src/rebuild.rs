@@ -278,6 +278,11 @@ impl Rebuilds {
         waiting.next().map(|(&number, _)| number).filter(|_| active < REBUILDS_ACTIVE_MAX)
     }
 
+    /// What is paid for stays so: the first order after this waits for those before it as long as it would have.
+    pub(crate) fn set_pace(&mut self, bytes_per_s: u64) {
+        self.config.pace.repair_bytes_per_s = bytes_per_s;
+    }
+
     fn due(&self, now_us: u64) -> Option<u64> {
         self.next_waiting().filter(|_| self.paid_us <= now_us + REBUILD_AHEAD_US)
     }
@@ -304,7 +309,7 @@ impl Rebuilds {
         }
         let bytes = order.parts.len() as u64 * u64::from(description.chunk_bytes);
         let is_complete = order.is_complete();
-        let cost_us = bytes * 1_000_000 / self.config.repair_bytes_per_s.max(1);
+        let cost_us = bytes * 1_000_000 / self.config.pace.repair_bytes_per_s.max(1);
         self.paid_us = self.paid_us.max(now_us) + cost_us;
         if is_complete {
             self.finish(number);

@@ -36,6 +36,11 @@ impl Scrubber {
         Scrubber { bytes_per_s, place, last, pass_began_us: 0, due_us: 0, scrubbed_bytes: 0 }
     }
 
+    /// The next look is due: at a low pace what was looked at last may have cost hours.
+    pub fn set_pace(&mut self, bytes_per_s: u64) {
+        (self.bytes_per_s, self.due_us) = (bytes_per_s, 0);
+    }
+
     /// When there is something to do, in microseconds.
     pub fn deadline_us(&self, store: &ChunkStore) -> Option<u64> {
         (self.bytes_per_s > 0 && store.counters().sealed_chunks > 0).then_some(self.due_us)

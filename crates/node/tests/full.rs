@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use shorttail_codes::Code;
 use shorttail_node::limits::PAGES_ASK_US;
-use shorttail_node::{Node, NodeConfig};
+use shorttail_node::{Node, NodeConfig, Pace};
 use shorttail_store::piece::seal_piece;
 use shorttail_store::{BootId, MemoryFile, NearReader, NearWriter, RoomsView};
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
@@ -161,7 +161,7 @@ struct Scene {
 impl Scene {
     fn new(way: Way, place: &Path) -> Self {
         let mut cluster = Cluster::new();
-        let config = NodeConfig { repair_bytes_per_s: u64::MAX, ..config(TARGET as u16) };
+        let config = NodeConfig { pace: Pace { repair_bytes_per_s: u64::MAX, scrub_bytes_per_s: 0 }, ..config(TARGET as u16) };
         let file = File::options()
             .read(true)
             .write(true)

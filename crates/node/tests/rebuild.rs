@@ -3,7 +3,7 @@
 use shorttail_codes::Code;
 use shorttail_node::fuzz::Unwritable;
 use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX, REBUILDS_MAX};
-use shorttail_node::{Background, Node, NodeConfig, PeerId};
+use shorttail_node::{Background, Node, NodeConfig, Pace, PeerId};
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Hello, Members, NodeReply, NodeRequest, Refusal, Source, next_frame};
@@ -46,7 +46,7 @@ impl Nodes {
 
     fn scrubbing(bytes_per_s: u64, scrub_bytes_per_s: u64) -> Self {
         let node = |number: u16| {
-            let config = NodeConfig { repair_bytes_per_s: bytes_per_s, scrub_bytes_per_s, ..config(number) };
+            let config = NodeConfig { pace: Pace { repair_bytes_per_s: bytes_per_s, scrub_bytes_per_s }, ..config(number) };
             Node::new(config).expect("a node")
         };
         let mut nodes: Vec<Node> = (0..NODE_COUNT).map(node).collect();
@@ -430,6 +430,37 @@ fn orders_wait_until_those_before_them_are_paid_for() {
     nodes.now_us = 8_001;
     nodes.settle();
     assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())]);
+}
+
+#[test]
+fn another_pace_holds_for_what_was_ordered_before() {
+    let mut nodes = nodes_without(&[0], 1_000_000);
+    nodes.nodes[SPARE].set_pace(Pace { repair_bytes_per_s: 500_000, scrub_bytes_per_s: 0 });
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.tell(SPARE, &later_rebuild());
+    nodes.settle();
+    assert_eq!(nodes.backgrounds[SPARE].rebuilds.deadline_us(), Some(18_001), "twenty milliseconds instead of ten");
+    nodes.nodes[SPARE].set_pace(Pace { repair_bytes_per_s: FAST, scrub_bytes_per_s: 0 });
+    nodes.now_us = 18_001;
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())]);
+}
+
+#[test]
+fn a_scrubber_that_is_told_to_goes_on_at_once() {
+    let mut nodes = with_chunks(Nodes::scrubbing(FAST, 1), &[]);
+    nodes.settle();
+    assert_eq!(nodes.nodes[0].flip_bits(1, 5), 1);
+    nodes.now_us += 60_000_000;
+    nodes.settle();
+    assert_eq!(nodes.told(0).damaged, [], "5000 bytes take more than an hour");
+    let pace = |scrub_bytes_per_s| Pace { repair_bytes_per_s: FAST, scrub_bytes_per_s };
+    nodes.nodes[0].set_pace(pace(0));
+    nodes.settle();
+    assert_eq!(nodes.told(0).damaged, [], "it is off");
+    nodes.nodes[0].set_pace(pace(1_000_000));
+    nodes.settle();
+    assert_eq!(nodes.told(0).damaged, [stripe(7)]);
 }
 
 #[test]

@@ -129,7 +129,8 @@ impl MakeRing for Rings {
 /// # Errors
 /// What the system says; `NotFound`: another file is there.
 pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
-    Ok(opened(GivingWay(NearFile(Arc::new(open_file(near, OFlags::RDONLY)?)))))
+    let file = Arc::new(open_file(near, OFlags::RDONLY)?);
+    Ok(opened(GivingWay(NearFile(Arc::clone(&file))), file))
 }
 
 /// # Errors
@@ -149,30 +150,33 @@ fn open_file(near: &NearMemory, access: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Memory of another process. There is one until it is dropped.
+/// Memory of another process: a way to read it, and the file that it is. Both are there until it is dropped.
 #[derive(Debug)]
-struct Opened<M: Send + 'static>(Option<M>);
+struct Opened<M: Send + 'static>(Option<(M, Arc<File>)>);
 
-fn opened<M: NearReader + 'static>(memory: M) -> Box<dyn NearReader> {
-    Box::new(Opened(Some(memory)))
+fn opened<M: NearReader + 'static>(memory: M, file: Arc<File>) -> Box<dyn NearReader> {
+    Box::new(Opened(Some((memory, file))))
 }
 
 impl<M: NearReader> NearReader for Opened<M> {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
-        self.0.as_ref().map(|memory| memory.read(position, into)).unwrap_or_default()
+        self.0.as_ref().map(|(memory, _)| memory.read(position, into)).unwrap_or_default()
     }
 
     fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
-        self.0.as_ref().map(|memory| memory.read_both(position, first, second)).unwrap_or_default()
+        self.0.as_ref().map(|(memory, _)| memory.read_both(position, first, second)).unwrap_or_default()
     }
 }
 
 impl<M: Send + 'static> Drop for Opened<M> {
     fn drop(&mut self) {
-        let memory = self.0.take();
+        let Some((memory, file)) = self.0.take() else { return };
         let close = move || {
-            scheduling::yield_to_everything();
+            // To unmap it takes a lock of the process that its other threads may want, which a thread of the lowest
+            // class might keep for as long as others have the processor. To give the pages back takes long, and none.
             drop(memory);
+            scheduling::yield_to_everything();
+            drop(file);
         };
         // Where there is no thread to be had, the memory is closed with what it should have done.
         if let Err(error) = thread::Builder::new().name("closer".to_owned()).stack_size(STACK_BYTES).spawn(close) {
@@ -352,6 +356,32 @@ mod tests {
         let mut read = vec![0; 9000];
         assert_eq!(memory.read(64, &mut read), 9000);
         assert!(read.iter().all(|&byte| byte == 7));
+    }
+
+    /// Tells in which scheduling class it goes.
+    #[derive(Debug)]
+    struct Mapped(std::sync::mpsc::Sender<i32>);
+
+    impl NearReader for Mapped {
+        fn read(&self, _: u64, _: &mut [u8]) -> usize {
+            0
+        }
+    }
+
+    impl Drop for Mapped {
+        fn drop(&mut self) {
+            // SAFETY: the call reads no memory; 0 is the calling thread.
+            self.0.send(unsafe { libc::sched_getscheduler(0) }).expect("somebody listens");
+        }
+    }
+
+    /// Others of the process wait for the lock that it takes.
+    #[test]
+    fn memory_is_unmapped_in_the_usual_class() {
+        let (tell, told) = std::sync::mpsc::channel();
+        drop(opened(Mapped(tell), memory(4096)));
+        // SAFETY: as above.
+        assert_eq!(told.recv().expect("it is unmapped"), unsafe { libc::sched_getscheduler(0) });
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the receiver reads.
 
 mod accepting;
+mod feed;
 mod inbox;
 mod link;
 mod patience;
@@ -15,6 +16,7 @@ mod timer;
 mod waiting;
 
 pub use accepting::Accepting;
+pub use feed::{Feed, Feeder};
 pub use inbox::{Inbox, Outlet, inboxes};
 pub use link::{Intake, Link, ReadEnd, drop_sent, read_once, send};
 pub use patience::{ASK_US_MAX, Patience};

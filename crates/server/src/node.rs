@@ -13,26 +13,28 @@ mod memory;
 mod peers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mio::Poll;
-use shorttail_node::{Node, NodeConfig as MachineConfig, NodeError};
+use shorttail_node::{Node, NodeConfig as MachineConfig, NodeError, Pace};
 pub use shorttail_store::MEMORY_FILE_LAYOUT;
 use shorttail_store::MemoryIdentity;
 use shorttail_units::{Incarnation, Now};
 use shorttail_wire::control::{ChaosStatus, NodeSession, NodeState, NodeStatus, NodeWelcome, Order, Refusal, View};
 
-use crate::config::{Address, NodeConfig};
+use crate::config::{Address, NodeConfig, warn_of_fixed};
 use crate::control::{
     ControlError, ControlEvent, NodeControl, Obey, Obeyed, fresh_incarnation, log_not_let_in, start_node,
 };
 use crate::near;
-use crate::net::{self, Inbox, Listener, Outlet};
+use crate::net::{self, Feed, Listener, Outlet};
 use background::{BackgroundLoop, INBOX as BACKGROUND_INBOX};
 use beside::AllBeside;
 use chaos::OrderDesk;
+use core::BackgroundEnds;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 pub use memory::made_for_other_size;
 use memory::{Memory, REPLACE};
@@ -56,11 +58,11 @@ pub struct CoreGauges {
     chaos: Mutex<ChaosStatus>,
 }
 
-/// Runs a node until its process is told to end.
+/// Runs a node until its process is told to end. What `changes` brings is what it was told anew, as a whole.
 ///
 /// # Errors
 /// When the address is taken, the memory is not to be had, or the coordinator refuses the node for good.
-pub fn run(config: NodeConfig) -> anyhow::Result<()> {
+pub fn run(mut config: NodeConfig, changes: &Receiver<NodeConfig>) -> anyhow::Result<()> {
     crate::panics::end_the_process();
     // A core and what is done beside it each, and the few that begin first: the main thread, control, signals. Who
     // shares a heap with a thread of the lowest class waits for it.
@@ -108,6 +110,13 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
                 | ControlEvent::Connected
                 | ControlEvent::Disconnected => {}
             }
+        }
+        while let Ok(wanted) = changes.try_recv() {
+            warn_of_fixed(&config.take_live(wanted));
+            let NodeConfig { repair_bytes_per_s, scrub_bytes_per_s, .. } = config;
+            tracing::info!(repair_bytes_per_s, scrub_bytes_per_s, "the configuration was read again");
+            let pace = pace(&config);
+            cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Pace(pace)));
         }
         // Heartbeats go out twice a second: the picture is never older than this.
         cores.beside.watch(Duration::from_millis(200))?;
@@ -205,6 +214,15 @@ struct Cores {
     beside: AllBeside,
 }
 
+/// Each core's share.
+fn pace(config: &NodeConfig) -> Pace {
+    let cores = config.threads as u64;
+    Pace {
+        repair_bytes_per_s: config.repair_bytes_per_s / cores,
+        scrub_bytes_per_s: config.scrub_bytes_per_s / cores,
+    }
+}
+
 fn start_cores(
     config: &NodeConfig,
     welcome: NodeWelcome,
@@ -226,8 +244,7 @@ fn start_cores(
             core,
             core_count,
             memory_bytes: usize::try_from(config.memory_bytes)? / usize::from(core_count),
-            repair_bytes_per_s: config.repair_bytes_per_s / u64::from(core_count),
-            scrub_bytes_per_s: config.scrub_bytes_per_s / u64::from(core_count),
+            pace: pace(config),
         };
         let gauges = Arc::new(CoreGauges::default());
         all_gauges.push(Arc::clone(&gauges));
@@ -246,16 +263,16 @@ fn start_cores(
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let background_poll = Poll::new()?;
-        let (background_inbox, to_background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
+        let (inbox, hears) = Feed::new(&background_poll, BACKGROUND_INBOX)?;
+        let (says, to_core) = Feed::beside(&outlets[usize::from(core)]);
         let (reader, writer) = (near::own(&machine), near::own_to_write(&machine));
         let background = machine.background(reader, writer);
-        let to_core = outlets[usize::from(core)].clone();
-        let (beside, watcher) = BackgroundLoop::new(background_poll, background_inbox, to_core, background);
+        let (beside, watcher) = BackgroundLoop::new(background_poll, inbox, to_core, background);
         all_beside.add(beside, watcher);
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let core_loop = Core::new(poll, machine, inbox, outlets, listener, gauges)
-                .map(|core| core.with_background(to_background));
+                .map(|core| core.with_background(BackgroundEnds { hears, says }));
             let core_loop = core_loop.and_then(|core| match chaos_seed {
                 Some(seed) => core.allow_chaos(seed),
                 None => Ok(core),

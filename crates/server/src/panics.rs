@@ -66,7 +66,7 @@ mod tests {
             "node" => {
                 let options =
                     NodeOptions { listen, coordinator: Some("127.0.0.1:1".parse()?), ..NodeOptions::default() };
-                node::run(options.resolve()?)
+                node::run(options.resolve()?, &channel().1)
             }
             "gateway" => {
                 let coordinator = Some("127.0.0.1:1".parse()?);

@@ -13,7 +13,7 @@ use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull};
 use shorttail_gateway::roster::Kind;
 use shorttail_gateway::session::Settings;
-use shorttail_node::NodeConfig;
+use shorttail_node::{NodeConfig, Pace};
 use shorttail_store::limits::MEMORY_BYTES_MAX;
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, MIB, NodeId};
 use shorttail_wire::control::{Terms, View};
@@ -130,8 +130,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
             core_count: 1,
             memory_bytes: node_bytes(options),
             // Nodes of one process do not die one by one: nobody rebuilds, and orders are refused.
-            repair_bytes_per_s: 0,
-            scrub_bytes_per_s: 0,
+            pace: Pace { repair_bytes_per_s: 0, scrub_bytes_per_s: 0 },
         })
         .context("failed to allocate memory")?;
         near::offer(&mut node);

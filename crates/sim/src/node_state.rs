@@ -9,6 +9,7 @@
 use std::fmt;
 
 use shorttail_gateway::engine::Step;
+use shorttail_wire::control::NodeStage;
 
 /// ```text
 ///            Away                  GoneRound             InUseAgain                Whole
@@ -61,6 +62,16 @@ impl NodeState {
             (Intermediate { is_back: true }, Step::GoneRound) | (Degraded, Step::InUseAgain) => Ok(Coordinated),
             (Coordinated, Step::Whole) => Ok(Normal),
             (state, step) => Err(Illegal { state, step }),
+        }
+    }
+
+    /// What owners tell of a node in this state.
+    pub fn stage(self) -> NodeStage {
+        match self {
+            NodeState::Normal => NodeStage::Normal,
+            NodeState::Intermediate { .. } => NodeStage::Intermediate,
+            NodeState::Degraded => NodeStage::Degraded,
+            NodeState::Coordinated => NodeStage::Coordinated,
         }
     }
 

@@ -191,6 +191,7 @@ impl ChunkMut<'_> {
         let (_, payload) = split_mut(self.bytes);
         state.payload_crc = crc32c(&payload[..state.length as usize]);
         if sum != 0 && sum != state.payload_crc {
+            self.counters.corruptions_found += 1;
             return Err(Refusal::Damaged);
         }
         (state.sealed, state.last, state.folded) = (true, last, last);

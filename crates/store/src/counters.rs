@@ -11,7 +11,8 @@ pub struct Counters {
     pub opens: u64,
     pub installs: u64,
     pub frees: u64,
-    /// Sealed chunks that were found damaged, and what was found damaged of a memory file.
+    /// Sealed chunks that were found damaged, what was found damaged of a memory file, and chunks whose content was
+    /// not what their owner wanted to seal.
     pub corruptions_found: u64,
     /// What is in a memory file twice, and was mended.
     pub corruptions_repaired: u64,

@@ -28,6 +28,7 @@ mod ids;
 mod latency;
 mod member;
 mod order;
+mod stage;
 mod status;
 mod tenure;
 mod terms;
@@ -48,6 +49,7 @@ pub use member::{
     GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,
 };
 pub use order::{Order, PolicyOrder};
+pub use stage::NodeStage;
 pub use status::{
     ChaosStatus, ClusterStatus, CoordinatorStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, HURRIED_MS,
     MoveStatus, NodeSeen, NodeStatus, NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals, TenureStatusEntry,
@@ -58,7 +60,7 @@ pub use told::{counted, counted_are, ranges};
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 16;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 17;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;

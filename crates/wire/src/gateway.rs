@@ -29,7 +29,7 @@ pub use frame::{
 };
 
 /// Version of this protocol. Gateways that differ refuse each other.
-pub const GATEWAY_PROTOCOL_VERSION: u16 = 7;
+pub const GATEWAY_PROTOCOL_VERSION: u16 = 8;
 
 /// Largest body of a frame: the largest value that a gateway may be told to allow, and a key with much room to spare.
 pub const BODY_BYTES_MAX: usize = (1 << 30) + (64 << 20);

@@ -34,19 +34,29 @@ pub fn name(memory: Memory) -> &'static str {
     }
 }
 
-/// Mean, least and most.
+/// Student's t of 95 %, two-sided, by the degrees of freedom from 1 on. Beyond the last one it is a little too large.
+const STUDENT_T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+
+/// Mean with its 95 % confidence, as MemEC prints it, least and most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Spread {
     mean: f64,
+    /// None: there is one value.
+    confidence: Option<f64>,
     least: f64,
     most: f64,
 }
 
 impl Spread {
     fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let count = values.clone().count().max(1) as f64;
+        let number = values.clone().count().max(1);
+        let count = number as f64;
+        let mean = values.clone().sum::<f64>() / count;
+        let t = (number - 1).checked_sub(1).map(|place| STUDENT_T[place.min(STUDENT_T.len() - 1)]);
+        let squares: f64 = values.clone().map(|value| (value - mean).powi(2)).sum();
         Spread {
-            mean: values.clone().sum::<f64>() / count,
+            mean,
+            confidence: t.map(|t| t * (squares / (count - 1.0) / count).sqrt()),
             least: values.clone().fold(f64::INFINITY, f64::min),
             most: values.fold(0.0, f64::max),
         }
@@ -55,7 +65,11 @@ impl Spread {
 
 impl std::fmt::Display for Spread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.2} ({:.2} to {:.2})", self.mean, self.least, self.most)
+        write!(f, "{:.2}", self.mean)?;
+        if let Some(confidence) = self.confidence {
+            write!(f, " ± {confidence:.2}")?;
+        }
+        write!(f, " ({:.2} to {:.2})", self.least, self.most)
     }
 }
 
@@ -64,7 +78,7 @@ pub fn table(results: &Results) -> String {
     let _ = writeln!(out, "{}; {} nodes, {}", results.machine, results.nodes, results.code);
     let _ = writeln!(
         out,
-        "load: {} operations a second, {} in all, {} failed; milliseconds, mean (least to most)\n",
+        "load: {} operations a second, {} in all, {} failed; milliseconds, mean and 95 % confidence (least to most)\n",
         results.rate_per_s, results.operations, results.error_count
     );
     for nodes_failed in [1, 2] {
@@ -87,7 +101,7 @@ fn of_kind(out: &mut String, results: &Results, nodes_failed: usize, memory: Mem
     let worst = with.worst_operation_ms.unwrap_or(0.0);
     let _ = writeln!(
         out,
-        "{nodes_failed} node(s), memory {}, {} failures each; worst operation {worst:.1} ms\n{:<26} {:>28} {:>28}",
+        "{nodes_failed} node(s), memory {}, {} failures each; worst operation {worst:.1} ms\n{:<26} {:>36} {:>36}",
         name(memory),
         with.repetitions.len(),
         "",
@@ -96,7 +110,7 @@ fn of_kind(out: &mut String, results: &Results, nodes_failed: usize, memory: Mem
     );
     for (part, take) in PARTS {
         let of = |row: &Row| Spread::of(row.repetitions.iter().map(take)).to_string();
-        let _ = writeln!(out, "{part:<26} {:>28} {:>28}", of(with), of(without));
+        let _ = writeln!(out, "{part:<26} {:>36} {:>36}", of(with), of(without));
     }
     out.push('\n');
 }
@@ -128,8 +142,9 @@ mod tests {
         let text = table(&results);
         let line = |start: &str| text.lines().find(|line| line.starts_with(start)).expect("a line").to_owned();
         let degraded = line("normal -> degraded");
-        assert!(degraded.contains("9.00 (3.00 to 18.00)") && degraded.contains("1.50 (1.50 to 1.50)"), "{degraded}");
-        assert!(line("coordinated -> normal").contains("0.00 (0.00 to 0.00)"));
+        assert!(degraded.contains("9.00 ± 19.72 (3.00 to 18.00)") && degraded.contains("1.50 ± 0.00 (1.50 to 1.50)"), "{degraded}");
+        assert!(line("coordinated -> normal").contains("0.00 ± 0.00 (0.00 to 0.00)"));
+        assert_eq!(Spread::of([4.0].into_iter()).to_string(), "4.00 (4.00 to 4.00)");
         assert!(text.contains("worst operation 7.5 ms") && text.contains("628.5 ± 43.9"));
         assert!(!text.contains("memory lost"), "nothing is said of what was not measured");
     }

@@ -18,6 +18,9 @@ fn text(config: &UpConfig, log: LogLevel) -> String {
     let mut text = String::new();
     let said = config.sidestep;
     put(&mut text, "log", Some(log));
+    text.push_str("\n[node]\n");
+    put(&mut text, "repair_bandwidth", Some(config.repair_bandwidth));
+    put(&mut text, "scrub_bandwidth", Some(config.scrub_bandwidth));
     text.push_str("\n[gateway]\n");
     put(&mut text, "when_full", Some(config.when_full));
     put_number(&mut text, "connections_max", config.connection_count_max as u64);

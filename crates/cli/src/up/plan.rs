@@ -128,8 +128,6 @@ impl Plan {
             flags.0.extend(["--memory-file".into(), file.into_os_string()]);
         }
         flags.put("--threads", self.config.node_threads);
-        flags.put("--repair-bandwidth", self.config.repair_bandwidth);
-        flags.put("--scrub-bandwidth", self.config.scrub_bandwidth);
         if let Some(domain) = usize::from(id).checked_rem(self.config.domain_count) {
             flags.put("--domain", format_args!("domain {domain}"));
         }

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use clap::Parser;
 use shorttail_server::config::{
-    ConfigFile, CoordinatorConfig, GatewayConfig, LogLevel, MetadataPlace, Size, Text, UpConfig, UpOptions,
+    ConfigFile, CoordinatorConfig, GatewayConfig, LogLevel, MetadataPlace, NodeConfig, Size, Text, UpConfig, UpOptions,
 };
 use shorttail_wire::control::{ClusterStatus, CoordinatorStatus, NodeState, NodeStatusEntry};
 
@@ -28,6 +28,13 @@ fn parsed(plan: &Plan, part: Part) -> Verb {
     let command = plan.command(part);
     let line = std::iter::once(command.get_program()).chain(command.get_args());
     Cli::try_parse_from(line).unwrap_or_else(|error| panic!("{part:?}: {error}")).verb
+}
+
+fn node(plan: &Plan) -> NodeConfig {
+    let Verb::Node(command) = parsed(plan, Part::Node(0)) else { panic!("another verb") };
+    plan.write_children_file().expect("written");
+    let file = ConfigFile::read(command.config.as_deref()).expect("what children take");
+    command.options.or(file.node).resolve().expect("sensible")
 }
 
 fn gateway(plan: &Plan) -> GatewayConfig {
@@ -111,7 +118,7 @@ fn what_is_said_of_etcd_reaches_the_coordinator() {
 }
 
 #[test]
-fn what_may_change_meanwhile_reaches_the_gateway_by_its_file() {
+fn what_may_change_meanwhile_reaches_gateway_and_nodes_by_their_file() {
     let options = |text: &str| {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(text.as_bytes()).expect("written");
@@ -119,13 +126,16 @@ fn what_may_change_meanwhile_reaches_the_gateway_by_its_file() {
     };
     let (mut plan, _parent) = plan(options("[up]\nidle_timeout = 7\npartitions = 8\n"));
     assert_eq!(gateway(&plan).idle_timeout_s, 7);
+    let paces = |config: NodeConfig| (config.repair_bytes_per_s, config.scrub_bytes_per_s);
+    assert_eq!(paces(node(&plan)), (64 << 20, 4 << 20));
     let text = "[up]\nidle_timeout = 9\nconnections_max = 50\nwhen_full = \"error\"\npolicy = \"ecwide\"\n\
-                hedge_budget = \"3%\"\n";
+                hedge_budget = \"3%\"\nrepair_bandwidth = \"7m\"\nscrub_bandwidth = \"0\"\n";
     let wanted = options(text).resolve().expect("sensible");
     assert_eq!(plan.config.take_live(wanted.clone()), ["--partitions"]);
     let config = gateway(&plan);
     assert_eq!((config.idle_timeout_s, config.connection_count_max, config.when_full), (9, 50, wanted.when_full));
     assert_eq!(Ok(config.sidestep), wanted.sidestep.resolve("up"));
+    assert_eq!(paces(node(&plan)), (7 << 20, 0));
     assert_eq!(plan.config.partition_count, Some(8), "until the next start");
 }
 
@@ -140,12 +150,9 @@ fn whatever_waits_for_the_next_start_is_named() {
         plan.config.take_live(UpOptions { admin, ..options }.resolve().expect("sensible"))
     };
     let address = |text: &str| Some(text.parse().expect("an address"));
-    let size = Some(Size::mib(1));
     assert_eq!(differing(UpOptions::default()), [""; 0]);
     for (options, flag) in [
         (UpOptions { retire_after: Some(7), ..Default::default() }, "--retire-after"),
-        (UpOptions { repair_bandwidth: size, ..Default::default() }, "--repair-bandwidth"),
-        (UpOptions { scrub_bandwidth: size, ..Default::default() }, "--scrub-bandwidth"),
         (UpOptions { block_bytes: Some(Size(8 << 10)), ..Default::default() }, "--block-bytes"),
         (UpOptions { memcached: address("127.0.0.1:0"), ..Default::default() }, "--memcached"),
         (UpOptions { redis: address("off"), ..Default::default() }, "--redis"),

@@ -24,11 +24,6 @@ pub enum KeyspaceWork {
     CountSlot {
         slot: u16,
     },
-    /// CLUSTER GETKEYSINSLOT.
-    ListSlot {
-        slot: u16,
-        count: usize,
-    },
     Flush,
     RandomKey,
     Scan {
@@ -36,11 +31,12 @@ pub enum KeyspaceWork {
         count: usize,
         filter: Filter,
     },
-    /// KEYS: a scan from start to end.
+    /// KEYS: a scan from start to end. CLUSTER GETKEYSINSLOT: one of the cursor's slot, until so many keys are found.
     Keys {
         cursor: u64,
         filter: Filter,
         found: Found,
+        of_slot: Option<usize>,
     },
     Info {
         sections: info::Sections,
@@ -105,12 +101,15 @@ impl KeyspaceWork {
         match self {
             KeyspaceWork::Count => KeyspaceRequest::Count,
             KeyspaceWork::CountSlot { slot } => KeyspaceRequest::CountSlot { slot: *slot },
-            KeyspaceWork::ListSlot { slot, count } => KeyspaceRequest::ListSlot { slot: *slot, count: *count },
             KeyspaceWork::Flush => KeyspaceRequest::flush(None),
             KeyspaceWork::RandomKey => KeyspaceRequest::RandomKey,
             KeyspaceWork::Scan { cursor, count, .. } => KeyspaceRequest::Scan { cursor: *cursor, count: *count },
-            KeyspaceWork::Keys { cursor, .. } => {
+            KeyspaceWork::Keys { cursor, of_slot: None, .. } => {
                 KeyspaceRequest::Scan { cursor: *cursor, count: limits::KEYS_STEP_COUNT }
+            }
+            KeyspaceWork::Keys { cursor, of_slot: Some(most), found, .. } => {
+                let count = (most - found.count).min(limits::KEYS_STEP_COUNT);
+                KeyspaceRequest::ListSlot { cursor: *cursor, count }
             }
             KeyspaceWork::Info { .. } => KeyspaceRequest::Stats,
         }
@@ -147,11 +146,6 @@ impl KeyspaceWork {
             (KeyspaceWork::Count | KeyspaceWork::CountSlot { .. }, Ok(KeyspaceReply::Count(count))) => {
                 encode::count(&mut out, count);
             }
-            (KeyspaceWork::ListSlot { count, .. }, Ok(KeyspaceReply::Scanned { mut keys, .. })) => {
-                keys.truncate(*count);
-                encode::array(&mut out, keys.len());
-                keys.iter().for_each(|scanned| encode::bulk(&mut out, &scanned.key));
-            }
             (KeyspaceWork::Flush, Ok(KeyspaceReply::Flushed)) => out.extend_from_slice(encode::OK),
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(Some(key)))) => encode::bulk(&mut out, &key),
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(None))) => encode::null(&mut out, protocol),
@@ -172,10 +166,11 @@ impl KeyspaceWork {
     }
 
     fn gather_keys(&mut self, shared: &Shared, next: u64, keys: Vec<ScannedKey>) -> Option<Vec<u8>> {
-        let KeyspaceWork::Keys { cursor, filter, found } = self else { return None };
+        let KeyspaceWork::Keys { cursor, filter, found, of_slot } = self else { return None };
         let keys = keys.into_iter().map(|scanned| scanned.key);
         // A step lists a key once, and no later step lists it again: its place in the scan does not change.
-        let added = found.add(shared, keys.filter(|key| filter.admits(shared, key)).collect());
+        let most = of_slot.map_or(usize::MAX, |most| most - found.count);
+        let added = found.add(shared, keys.filter(|key| filter.admits(shared, key)).collect(), most);
         let mut out = Vec::new();
         if let Err(why) = added {
             *found = Found::default();
@@ -183,7 +178,11 @@ impl KeyspaceWork {
             error.encode(&mut out);
             return Some(out);
         }
-        *cursor = cursor_behind(next, shared);
+        *cursor = match of_slot {
+            Some(most) if found.count == *most => 0,
+            Some(_) => next,
+            None => cursor_behind(next, shared),
+        };
         if *cursor != 0 {
             return None;
         }
@@ -193,10 +192,11 @@ impl KeyspaceWork {
 }
 
 impl Found {
-    /// Adds what one step listed.
-    fn add(&mut self, shared: &Shared, mut keys: Vec<Vec<u8>>) -> Result<(), NoRoom> {
+    /// Adds what one step listed, so many keys at most.
+    fn add(&mut self, shared: &Shared, mut keys: Vec<Vec<u8>>, most: usize) -> Result<(), NoRoom> {
         keys.sort_unstable();
         keys.dedup();
+        keys.truncate(most);
         let mut piece = Vec::new();
         keys.iter().for_each(|key| encode::bulk(&mut piece, key));
         if !piece.is_empty() {

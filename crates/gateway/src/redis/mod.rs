@@ -16,7 +16,6 @@
 //! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
 //!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
 //! - What memcached's `decr` shortened ends with spaces, as it does there, and is no number here.
-//! - CLUSTER GETKEYSINSLOT may answer fewer keys than there are: 4096 at most, and none for those that are over by now.
 //! - INFO tells of no key that it expires; CONFIG RESETSTAT leaves what the engine counts. STRLEN of an empty value and
 //!   GETRANGE that finds nothing count as misses.
 //! - COMMAND DOCS and HELP tell it in words of their own, without arguments and history. A request has 1 048 576

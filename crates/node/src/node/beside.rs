@@ -7,6 +7,7 @@ use shorttail_store::{NearReader, NearWriter};
 
 use super::Node;
 use crate::background::{Background, FromBackground, ToBackground};
+use crate::config::Pace;
 use crate::giver::Giver;
 use crate::rebuild::{Content, Rebuilds, Rebuilt};
 use crate::session::{Phase, Session};
@@ -25,6 +26,13 @@ impl Node {
         Background::new(rebuilds, Giver::new(self.config.clone(), self.near.clone(), reader))
     }
 
+    /// From now on this fast, also what was ordered before.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.config.pace = pace;
+        self.scrubber.set_pace(pace.scrub_bytes_per_s);
+        self.rebuilding.said.push_back(ToBackground::RepairPace(pace.repair_bytes_per_s));
+    }
+
     /// Takes what the background says. What other nodes want waits for the end of the turn.
     pub fn handle_background(&mut self, said: FromBackground) {
         match said {
@@ -39,6 +47,7 @@ impl Node {
             FromBackground::Wanted(wanted) => self.wanted.push(wanted),
             FromBackground::Damaged(stripe) => _ = self.holdings.store.look_at(stripe),
             FromBackground::MessagesDamaged(count) => self.holdings.stats.messages_damaged += count,
+            FromBackground::Spent(sources) => drop(sources),
         }
     }
 

@@ -1,7 +1,7 @@
 //! RS(2,1): two nodes with chunks, and one that rebuilds the parities beside its core.
 
 use shorttail_codes::Code;
-use shorttail_node::{Background, FromBackground, Node, NodeConfig, Rebuilds};
+use shorttail_node::{Background, FromBackground, Node, NodeConfig, Pace, Rebuilds};
 use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
@@ -30,7 +30,7 @@ pub struct Cluster {
 impl Cluster {
     pub fn new() -> Self {
         let node = |number: u16| {
-            let config = NodeConfig { repair_bytes_per_s: u64::MAX, ..config(number) };
+            let config = NodeConfig { pace: Pace { repair_bytes_per_s: u64::MAX, scrub_bytes_per_s: 0 }, ..config(number) };
             let mut node = Node::sharing(config).expect("a node");
             node.offer_memory(NearMemory { device: 0, inode: u64::from(number), path: "memory".to_owned() });
             node.handle_session_opened(SESSION);

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use shorttail_node::{Background, FromBackground, Node, NodeConfig};
+use shorttail_node::{Background, FromBackground, Node, NodeConfig, Pace};
 use shorttail_store::{NearReader, NearWriter};
 use shorttail_units::{ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
@@ -23,8 +23,7 @@ pub fn config(node: u16) -> NodeConfig {
         core: 0,
         core_count: 1,
         memory_bytes: 1 << 20,
-        repair_bytes_per_s: 1,
-        scrub_bytes_per_s: 0,
+        pace: Pace { repair_bytes_per_s: 1, scrub_bytes_per_s: 0 },
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod strict;
 mod text;
 
 use shorttail_gateway::session::Counters;
-use shorttail_wire::control::{ClusterStatus, GatewayStatus, NodeState, NodeStatusEntry};
+use shorttail_wire::control::{ClusterStatus, GatewayStatus, NodeStage, NodeState, NodeStatusEntry};
 
 use text::{Kind, Text};
 
@@ -117,6 +117,13 @@ fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {
         for state in NodeState::ALL {
             let labels = [("node", &*node.id.to_string()), ("state", state.name())];
             family.sample(&labels, u64::from(node.state == state));
+        }
+    }
+    let mut family = text.family("node_stage", Kind::Gauge, "1 of the stage that owners see a node in, 0 of the others.");
+    for (node, at) in nodes.iter().filter_map(|node| Some((node, node.stage?))) {
+        for stage in NodeStage::ALL {
+            let labels = [("node", &*node.id.to_string()), ("stage", stage.name())];
+            family.sample(&labels, u64::from(at == stage));
         }
     }
     for (name, kind, help, value) in OF_NODES {

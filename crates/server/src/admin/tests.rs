@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use shorttail_gateway::session::Counters;
 use shorttail_units::Epoch;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState,
+    ClusterStatus, CoordinatorStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStage, NodeState,
     NodeStatusEntry, Standing, StoreTotals, TenureState,
 };
 
@@ -101,7 +101,7 @@ fn the_page_shows_what_the_status_tells() {
         ("r", repair, "chunks_missing bytes_per_s seconds_left stripes_stranded lacking_of_stripe_max"),
         ("m", moves, "chunks_moved_total bytes_per_s"),
         ("c", coordinator, "name leading leader metadata metadata_problem"),
-        ("n", node, "domain state rebuilt fail_slow drain latency_us_p99 chunks_damaged chaos"),
+        ("n", node, "domain state stage rebuilt fail_slow drain latency_us_p99 chunks_damaged chaos"),
         ("d", &node["drain"], "drained chunks_left bytes_left seconds_left problem"),
         ("g", &json["gateways"][0], "serving draining tenures nodes_fail_slow nodes_unreached"),
     ];
@@ -189,6 +189,7 @@ fn metrics_are_what_a_strict_reader_takes() {
     let node = NodeStatusEntry {
         id: 3,
         state: NodeState::Dead,
+        stage: Some(NodeStage::Degraded),
         rebuilt: true,
         memory_used_bytes: 10,
         memory_limit_bytes: 20,
@@ -212,6 +213,8 @@ fn metrics_are_what_a_strict_reader_takes() {
     assert_eq!(value("node_up", &[("node", "3")]), Some(0.0), "one series, whatever its state");
     let state = |state| value("node_state", &[("node", "3"), ("state", state)]);
     assert_eq!(["normal", "suspect", "dead", "retired"].map(state), [0.0, 0.0, 1.0, 0.0].map(Some));
+    let stage = |stage| value("node_stage", &[("node", "3"), ("stage", stage)]);
+    assert_eq!(["normal", "intermediate", "degraded", "coordinated"].map(stage), [0.0, 0.0, 1.0, 0.0].map(Some));
     assert_eq!(value("node_rebuilt", &[("node", "3")]), Some(1.0));
     assert_eq!(value("node_memory_used_bytes", &[("node", "3")]), Some(10.0));
     assert_eq!(value("gateway_serving", &[("gateway", "5")]), Some(0.0), "an alert is to see it");

@@ -37,12 +37,12 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// Names what differs and has to wait for the next start: everything.
+    /// Takes over what may change while it runs; names what else differs and has to wait for the next start.
     pub fn take_live(&mut self, wanted: Self) -> Vec<&'static str> {
         take_live!(
             self,
             wanted,
-            live {},
+            live { repair_bytes_per_s, scrub_bytes_per_s },
             fixed {
                 listen = "--listen",
                 advertise = "--advertise",
@@ -52,8 +52,6 @@ impl NodeConfig {
                 threads = "--threads",
                 domain = "--domain",
                 allow_chaos = "--allow-chaos",
-                repair_bytes_per_s = "--repair-bandwidth",
-                scrub_bytes_per_s = "--scrub-bandwidth",
             }
         )
     }

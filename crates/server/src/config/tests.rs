@@ -112,10 +112,13 @@ fn nodes_and_coordinators_name_what_waits_for_the_next_start() {
     let mut running = node("");
     assert_eq!(running.take_live(node("")), [""; 0]);
     assert_eq!(
-        running.take_live(node("repair_bandwidth = \"1m\"\nid = 3\n")),
-        ["--coordinator, --cluster-id or --id", "--repair-bandwidth"]
+        running.take_live(node("domain = \"rack\"\nid = 3\n")),
+        ["--coordinator, --cluster-id or --id", "--domain"]
     );
     assert_eq!(running, node(""), "it goes on as it was");
+    let paces = "repair_bandwidth = \"1m\"\nscrub_bandwidth = \"0\"\n";
+    assert_eq!(running.take_live(node(paces)), [""; 0]);
+    assert_eq!(running, node(paces));
     let coordinator = |text: &str| read(&format!("[coordinator]\n{text}")).coordinator.resolve().expect("sensible");
     let mut running = coordinator("");
     let wanted = coordinator("dir = \"d\"\nretire_after = 7\n");

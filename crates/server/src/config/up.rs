@@ -80,7 +80,7 @@ impl UpConfig {
         take_live!(
             self,
             wanted,
-            live { when_full, connection_count_max, idle_timeout_s, sidestep },
+            live { when_full, connection_count_max, idle_timeout_s, repair_bandwidth, scrub_bandwidth, sidestep },
             fixed {
                 node_count = "--nodes",
                 gateway_count = "--gateways",
@@ -102,8 +102,6 @@ impl UpConfig {
                 transport = "--transport",
                 restart_nodes = "--restart-nodes",
                 retire_after_s = "--retire-after",
-                repair_bandwidth = "--repair-bandwidth",
-                scrub_bandwidth = "--scrub-bandwidth",
                 placement = "--placement",
                 domain_count = "--domains",
                 allow_chaos = "--allow-chaos",

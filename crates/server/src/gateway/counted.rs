@@ -24,9 +24,9 @@ impl Counted {
         let counters = engine.stats().counters();
         self.stats = Some(self.stats.as_ref().map_or(counters, |sum| sum.plus(&counters)));
         for node in seen_by(engine) {
-            let counters =
-                NodeSeen { connected: false, fail_slow: false, requests_in_flight: 0, chunks_left: Some(0), ..node };
-            add(&mut self.nodes, counters);
+            let now = NodeSeen { id: node.id, chunks_left: Some(0), ..NodeSeen::default() };
+            let NodeSeen { flagged_us, redirect_count, read_latency, write_latency, .. } = node;
+            add(&mut self.nodes, NodeSeen { flagged_us, redirect_count, read_latency, write_latency, ..now });
         }
     }
 
@@ -60,6 +60,7 @@ fn seen_by(engine: &Engine) -> impl Iterator<Item = NodeSeen> {
     sessions.map(|session| NodeSeen {
         id: session.node.0,
         connected: engine.hears(session.node),
+        stage: engine.stage(session.node),
         chunks_left: engine.chunks_left(session.node),
         ..node_seen(&engine.watched(session.node))
     })

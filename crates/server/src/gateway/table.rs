@@ -98,10 +98,10 @@ impl Table {
         match request {
             Request::Key(command) => Some(of_key(command.key())),
             Request::Group(group) => Some(group.pairs.first().map_or(0, |(key, _)| of_key(key))),
-            Request::Keyspace(KeyspaceRequest::Scan { cursor, .. }) => {
+            Request::Keyspace(KeyspaceRequest::Scan { cursor, .. } | KeyspaceRequest::ListSlot { cursor, .. }) => {
                 Some(cursor_slot(*cursor).map_or(0, |slot| self.partition_of_slot(slot)))
             }
-            Request::Keyspace(KeyspaceRequest::CountSlot { slot } | KeyspaceRequest::ListSlot { slot, .. }) => {
+            Request::Keyspace(KeyspaceRequest::CountSlot { slot }) => {
                 Some(Slot::new(*slot).map_or(0, |slot| self.partition_of_slot(slot)))
             }
             Request::Keyspace(_) => None,

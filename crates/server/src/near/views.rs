@@ -37,12 +37,12 @@ impl Views {
     /// As of [`open`](super::open).
     pub fn open(&self, near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
         let file = Arc::new(open_file(near, OFlags::RDONLY)?);
-        let Ok(view) = NearView::open(&file) else { return Ok(opened(NearFile(file))) };
+        let Ok(view) = NearView::open(&file) else { return Ok(opened(NearFile(Arc::clone(&file)), file)) };
         let view = Arc::new(view);
         let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         views.retain(|looked| looked.view.strong_count() > 0);
         views.push(Looked { view: Arc::downgrade(&view), checked: 0, let_go: 0 });
-        Ok(opened(Shared(view)))
+        Ok(opened(Shared(view), file))
     }
 
     /// Which are to be let go of: those of which nothing was read since the check before, or, if `also_busy`, all; none

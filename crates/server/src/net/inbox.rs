@@ -69,6 +69,11 @@ impl<T> Outlet<T> {
         let _ = self.waker.wake();
     }
 
+    /// For others who reach the same loop.
+    pub(super) fn waker(&self) -> Arc<Waker> {
+        Arc::clone(&self.waker)
+    }
+
     pub fn send(&self, message: T) {
         self.put(message);
         self.wake();

@@ -17,13 +17,12 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Poll, Token};
-use shorttail_node::{Background, ToBackground};
+use shorttail_node::{Background, FromBackground, ToBackground};
 
-use super::core::ToNodeCore;
 use super::peers::{Addresses, Peers, peer_of};
 use crate::clock::Clock;
 use crate::near;
-use crate::net::{self, Inbox, Link, Outlet, ReadEnd, Stream};
+use crate::net::{self, Feed, Feeder, Link, ReadEnd, Stream};
 pub use class::Returned;
 use class::Watch;
 
@@ -38,6 +37,8 @@ const SCRATCH_BYTES: usize = 4 << 10;
 
 /// Longest wait for events; nothing to do for so long ends the thread.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// While messages wait until those before them are taken.
+pub const CATCH_UP_EVERY: Duration = Duration::from_millis(1);
 
 /// A message from the core's thread.
 #[derive(Debug)]
@@ -55,8 +56,8 @@ pub enum ToLoop {
 pub struct BackgroundLoop {
     watch: Watch<BackgroundLoop>,
     poll: Poll,
-    inbox: Inbox<ToLoop>,
-    core: Outlet<ToNodeCore>,
+    inbox: Feed<ToLoop>,
+    core: Feeder<FromBackground>,
     clock: Clock,
     background: Background,
     peers: Peers,
@@ -76,7 +77,12 @@ impl AsRawFd for BackgroundLoop {
 }
 
 impl BackgroundLoop {
-    pub fn new(poll: Poll, inbox: Inbox<ToLoop>, core: Outlet<ToNodeCore>, background: Background) -> (Self, Watcher) {
+    pub fn new(
+        poll: Poll,
+        inbox: Feed<ToLoop>,
+        core: Feeder<FromBackground>,
+        background: Background,
+    ) -> (Self, Watcher) {
         let (watch, watcher) = class::watch();
         let background_loop = BackgroundLoop {
             watch,
@@ -150,6 +156,9 @@ impl BackgroundLoop {
     }
 
     fn wait(&self) -> Duration {
+        if self.core.is_behind() {
+            return CATCH_UP_EVERY;
+        }
         let Some(due_us) = self.background.poll_deadline() else { return WAIT_MAX };
         match self.clock.now().mono_us {
             now_us if now_us >= due_us => Duration::ZERO,
@@ -260,10 +269,10 @@ impl BackgroundLoop {
             }
         }
         self.touched = touched;
-        let core = &self.core;
-        let is_told = self.background.end_turn(self.clock.now().mono_us, |said| core.put(ToNodeCore::Background(said)));
+        self.core.catch_up();
+        let is_told = self.background.end_turn(self.clock.now().mono_us, |said| self.core.put(said));
         if is_told {
-            core.wake();
+            self.core.wake();
         }
         is_told || has_ended
     }

@@ -148,15 +148,15 @@ mod tests {
     use std::thread::JoinHandle;
 
     use mio::net::UnixStream;
-    use shorttail_node::{Node, NodeConfig};
+    use shorttail_node::{Node, NodeConfig, Pace};
     use shorttail_units::{ClusterId, Incarnation, NodeId};
 
     use super::super::background::{INBOX, ToLoop};
     use super::*;
-    use crate::net::{Inbox, Outlet, Stream};
+    use crate::net::{Feed, Feeder, Stream};
 
     /// What a core does in the background, and how it is told something.
-    fn background() -> (BackgroundLoop, Watcher, Outlet<ToLoop>) {
+    fn background() -> (BackgroundLoop, Watcher, Feeder<ToLoop>) {
         let config = NodeConfig {
             node: NodeId(1),
             cluster: ClusterId(9),
@@ -164,15 +164,14 @@ mod tests {
             core: 0,
             core_count: 1,
             memory_bytes: 1 << 20,
-            repair_bytes_per_s: 1,
-            scrub_bytes_per_s: 0,
+            pace: Pace { repair_bytes_per_s: 1, scrub_bytes_per_s: 0 },
         };
         let mut node = Node::new(config).expect("memory");
         let [poll, core_poll] = [(); 2].map(|()| Poll::new().expect("polling"));
-        let (inbox, outlet) = Inbox::new(&poll, INBOX).expect("an event");
-        let (_, core) = Inbox::new(&core_poll, INBOX).expect("an event");
+        let (inbox, feeder) = Feed::new(&poll, INBOX).expect("an event");
+        let (_, core) = Feed::new(&core_poll, INBOX).expect("an event");
         let (background, watcher) = BackgroundLoop::new(poll, inbox, core, node.background(None, None));
-        (background, watcher, outlet)
+        (background, watcher, feeder)
     }
 
     #[test]
@@ -188,13 +187,13 @@ mod tests {
             Ok(())
         };
         let mut all = AllBeside::with_threads_from(spawn).expect("polling");
-        let (background, watcher, outlet) = background();
+        let (background, watcher, mut feeder) = background();
         all.add(background, watcher);
         all.watch(Duration::ZERO).expect("it goes on");
         assert!(matches!(all.all[0].idle, Some(Idle::Resting(_))), "there is nothing to do");
         let (stream, mut other_end) = UnixStream::pair().expect("sockets");
         other_end.write_all(&[0xff; 64]).expect("it takes what is no message");
-        outlet.send(ToLoop::Connection { stream: Stream::Unix(stream), bytes: Vec::new() });
+        feeder.send(ToLoop::Connection { stream: Stream::Unix(stream), bytes: Vec::new() });
         for look in 1..=2 {
             all.watch(Duration::ZERO).expect("it goes on");
             assert!(matches!(all.all[0].idle, Some(Idle::Waiting(_, false))), "look {look}");

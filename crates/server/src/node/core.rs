@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Interest, Poll, Token};
-use shorttail_node::{FromBackground, Node, SessionError};
+use shorttail_node::{FromBackground, Node, Pace, SessionError};
 use shorttail_units::Now;
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::CoreGauges;
-use super::background::ToLoop;
+use super::background::{CATCH_UP_EVERY, ToLoop};
 use super::chaos::{CoreChaos, CoreOrder};
 use super::peers::Addresses;
 use crate::clock::Clock;
-use crate::net::{self, Accepting, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Saying, Stream};
+use crate::net::{
+    self, Accepting, Feed, Feeder, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Saying, Stream,
+};
 use crate::scheduling;
 
 pub const INBOX: Token = Token(0);
@@ -48,10 +50,16 @@ pub enum ToNodeCore {
     Order(CoreOrder),
     /// Where other nodes listen, from now on.
     Addresses(Addresses),
-    /// What was said beside this core.
-    Background(FromBackground),
+    /// How fast to do what nobody waits for, from now on.
+    Pace(Pace),
     /// End at once, connections and memory with it.
     Stop,
+}
+
+/// How a core and what works beside it reach each other.
+pub struct BackgroundEnds {
+    pub hears: Feeder<ToLoop>,
+    pub says: Feed<FromBackground>,
 }
 
 pub struct Core {
@@ -67,7 +75,7 @@ pub struct Core {
     sessions: HashMap<usize, Link>,
     /// Who rebuilds for this core, and gives its chunks to other nodes; nobody: the core gives them, as far as it is
     /// asked.
-    background: Option<Outlet<ToLoop>>,
+    background: Option<BackgroundEnds>,
     next_session: usize,
     /// Sessions with input left in the socket.
     unread: BTreeSet<usize>,
@@ -123,7 +131,7 @@ impl Core {
     }
 
     /// Orders to rebuild are carried out beside this core from now on.
-    pub fn with_background(mut self, background: Outlet<ToLoop>) -> Self {
+    pub fn with_background(mut self, background: BackgroundEnds) -> Self {
         self.background = Some(background);
         self
     }
@@ -167,8 +175,10 @@ impl Core {
             return Duration::ZERO;
         }
         let accepting = self.listener.as_ref().and_then(Accepting::due_us);
-        let Some(due_us) = self.node.poll_deadline().into_iter().chain(accepting).min() else { return WAIT_MAX };
-        net::until(due_us, self.clock.now().mono_us).min(WAIT_MAX)
+        let is_behind = self.background.as_ref().is_some_and(|background| background.hears.is_behind());
+        let longest = if is_behind { CATCH_UP_EVERY } else { WAIT_MAX };
+        let Some(due_us) = self.node.poll_deadline().into_iter().chain(accepting).min() else { return longest };
+        net::until(due_us, self.clock.now().mono_us).min(longest)
     }
 
     fn accept(&mut self) {
@@ -214,12 +224,15 @@ impl Core {
     }
 
     fn take_messages(&mut self) {
+        while let Some(said) = self.background.as_mut().and_then(|background| background.says.take()) {
+            self.node.handle_background(said);
+        }
         while let Some(message) = self.inbox.take() {
             match message {
                 ToNodeCore::Connection { stream, bytes } => self.serve(stream, bytes),
                 ToNodeCore::Order(order) => self.obey(order),
                 ToNodeCore::Addresses(addresses) => self.tell_background(ToLoop::Addresses(addresses)),
-                ToNodeCore::Background(said) => self.node.handle_background(said),
+                ToNodeCore::Pace(pace) => self.node.set_pace(pace),
                 ToNodeCore::Stop => {
                     self.is_stopped = true;
                     return;
@@ -245,9 +258,9 @@ impl Core {
         self.touched.push(session);
     }
 
-    fn tell_background(&self, message: ToLoop) {
-        if let Some(background) = &self.background {
-            background.send(message);
+    fn tell_background(&mut self, message: ToLoop) {
+        if let Some(background) = &mut self.background {
+            background.hears.send(message);
         }
     }
 
@@ -356,10 +369,11 @@ impl Core {
         while let Some(session) = self.node.poll_closed_session() {
             self.end_session(session as usize, "replaced by a newer session, or too far behind");
         }
-        if let Some(background) = &self.background
-            && self.node.serve_background(|said| background.put(ToLoop::Core(said)))
-        {
-            background.wake();
+        if let Some(BackgroundEnds { hears, .. }) = &mut self.background {
+            hears.catch_up();
+            if self.node.serve_background(|said| hears.put(ToLoop::Core(said))) {
+                hears.wake();
+            }
         }
         self.tell_if_full(now.mono_us);
         let stats = self.node.stats();
@@ -421,8 +435,7 @@ mod tests {
             core: 0,
             core_count: 1,
             memory_bytes: 16 << 20,
-            repair_bytes_per_s: 0,
-            scrub_bytes_per_s: 0,
+            pace: Pace { repair_bytes_per_s: 0, scrub_bytes_per_s: 0 },
         };
         let node = Node::new(config).expect("memory");
         let gauges = Arc::new(CoreGauges::default());

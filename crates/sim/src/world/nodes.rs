@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use shorttail_node::{Node, NodeConfig, PeerId};
+use shorttail_node::{Node, NodeConfig, Pace, PeerId};
 use shorttail_store::{MemoryFile, MemoryIdentity};
 use shorttail_units::{Incarnation, NodeId};
 
@@ -179,8 +179,10 @@ impl World {
                     core,
                     core_count,
                     memory_bytes,
-                    repair_bytes_per_s: self.config.repair_bytes_per_s,
-                    scrub_bytes_per_s: self.config.scrub_bytes_per_s,
+                    pace: Pace {
+                        repair_bytes_per_s: self.config.repair_bytes_per_s,
+                        scrub_bytes_per_s: self.config.scrub_bytes_per_s,
+                    },
                 };
                 let mut machine = match &host.memory {
                     None if is_alone => Node::new(config),

@@ -68,7 +68,8 @@ impl World {
                     return self.fail(Violation::Transition(text));
                 }
             }
-            if let Err(text) = self.nothing_goes_to_the_degraded(gateway, epoch) {
+            let is_right = self.stages_are_those_of_the_steps(gateway, epoch);
+            if let Err(text) = is_right.and_then(|()| self.nothing_goes_to_the_degraded(gateway, epoch)) {
                 return self.fail(Violation::Transition(format!("epoch {epoch}: {text}")));
             }
         }
@@ -106,6 +107,18 @@ impl World {
     fn unsettled_with(&self, gateway: usize, epoch: u32, node: NodeId) -> BTreeSet<StripeId> {
         let hosted = self.gateways[gateway].tenures.get(&epoch);
         hosted.map_or_else(BTreeSet::new, |hosted| hosted.engine.unsettled_with(node))
+    }
+
+    /// What the coordinator is told of each node is where the steps led.
+    fn stages_are_those_of_the_steps(&self, gateway: usize, epoch: u32) -> Result<(), String> {
+        let Some(hosted) = self.gateways[gateway].tenures.get(&epoch) else { return Ok(()) };
+        for node in self.nodes.iter().map(|node| node.id) {
+            let (told, stage) = (hosted.engine.stage(node), self.transitions.state(epoch, node).stage());
+            if told != stage {
+                return Err(format!("{node} is told to be {}, and is {}", told.name(), stage.name()));
+            }
+        }
+        Ok(())
     }
 
     fn nothing_goes_to_the_degraded(&self, gateway: usize, epoch: u32) -> Result<(), String> {

@@ -78,6 +78,20 @@ fn r5_a_seal_needs_every_operation_that_was_sent() {
 }
 
 #[test]
+fn what_decayed_while_it_was_open_is_not_sealed_and_counts() {
+    let mut stripe = Stripe::open(3, 2, 1000);
+    stripe.append(0, b"first", 0);
+    let seal = |stripe: &mut Stripe, sum| {
+        stripe.stores[3].chunk_mut(stripe_id(1)).expect("here").seal(op(1), op(1), sum)
+    };
+    assert_eq!(seal(&mut stripe, 1), Err(Refusal::Damaged), "some other content has this sum");
+    assert_eq!(stripe.stores[3].counters().corruptions_found, 1);
+    assert!(!stripe.report(3).sealed);
+    assert_eq!(seal(&mut stripe, 0), Ok(()), "the owner names none");
+    assert_eq!(stripe.stores[3].counters().corruptions_found, 1);
+}
+
+#[test]
 fn r6_a_fold_that_was_interrupted_makes_the_chunk_an_erasure() {
     for step in [FoldStep::Marked, FoldStep::Folded] {
         let mut stripe = Stripe::open(3, 2, 1000);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shorttail_chaos::Fault;
 use shorttail_policy::Policy;
 
-use super::{HEARTBEAT_MS, LatencyHistogram, NodeState, Standing, TenureState};
+use super::{HEARTBEAT_MS, LatencyHistogram, NodeStage, NodeState, Standing, TenureState};
 
 /// Milliseconds between two statuses while people look on until all is whole or served; at first, while somebody waits
 /// for the next one.
@@ -172,6 +172,7 @@ pub struct StoreTotals {
 pub struct NodeSeen {
     pub id: u16,
     pub connected: bool,
+    pub stage: NodeStage,
     /// The gateway goes round it because it is abnormally slow.
     pub fail_slow: bool,
     pub requests_in_flight: u32,
@@ -201,6 +202,7 @@ impl NodeSeen {
         NodeSeen {
             id: self.id,
             connected: self.connected || other.connected,
+            stage: self.stage.max(other.stage),
             fail_slow: self.fail_slow || other.fail_slow,
             requests_in_flight: self.requests_in_flight.saturating_add(other.requests_in_flight),
             flagged_us: self.flagged_us.max(other.flagged_us),
@@ -396,6 +398,8 @@ pub struct NodeStatusEntry {
     /// What it fails together with; empty: it fails alone.
     pub domain: String,
     pub state: NodeState,
+    /// The greatest that gateways tell; none: no living gateway tells of it.
+    pub stage: Option<NodeStage>,
     /// It is dead or given up, and all that it held is on other nodes.
     pub rebuilt: bool,
     /// None: it is not to be emptied.

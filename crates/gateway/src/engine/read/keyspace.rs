@@ -37,10 +37,8 @@ pub(in crate::engine) enum Listing {
     Scan {
         cursor: u64,
         count: usize,
-    },
-    Slot {
-        slot: u16,
-        count: usize,
+        /// It ends with the slot of its cursor.
+        is_of_slot: bool,
     },
     /// Any key. The one that was drawn may be over: then the next ones from there on, until one is alive.
     Random(Option<Around>),
@@ -93,12 +91,8 @@ impl Engine {
                 self.answer(token, KeyspaceReply::Count(count as u64));
             }
             KeyspaceRequest::Flush { at, of } => self.flush(token, at, &of),
-            KeyspaceRequest::Scan { cursor, count } => {
-                self.list(token, Listing::Scan { cursor, count: count.clamp(1, SCAN_KEYS_MAX) }, 1);
-            }
-            KeyspaceRequest::ListSlot { slot, count } => {
-                self.list(token, Listing::Slot { slot, count: count.min(SCAN_KEYS_MAX) }, 1);
-            }
+            KeyspaceRequest::Scan { cursor, count } => self.list(token, Listing::scan(cursor, count, false), 1),
+            KeyspaceRequest::ListSlot { cursor, count } => self.list(token, Listing::scan(cursor, count, true), 1),
             KeyspaceRequest::RandomKey => self.list(token, Listing::Random(None), 1),
             KeyspaceRequest::Own(request) => self.keyspace(token, *request),
         }
@@ -130,14 +124,9 @@ impl Engine {
             return self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
         }
         let (found, next, around) = match listing {
-            Listing::Scan { cursor, count } => {
-                let (found, next) = self.objects_from(cursor, count);
+            Listing::Scan { cursor, count, is_of_slot } => {
+                let (found, next) = self.objects_from(cursor, count, is_of_slot);
                 (found, next, None)
-            }
-            Listing::Slot { slot, count } => {
-                let list = |slot| self.index.list(slot, 0, count).0;
-                let entries = Slot::new(slot).filter(|_| count > 0).map(list).unwrap_or_default();
-                (entries.into_iter().map(|(_, location)| location).collect(), 0, None)
             }
             Listing::Random(None) => {
                 let (drawn, around) = self.some_object().unzip();
@@ -165,11 +154,11 @@ impl Engine {
         self.read_listed(step, found);
     }
 
-    /// Objects from a cursor on, and the cursor behind them.
-    fn objects_from(&self, cursor: u64, count: usize) -> (Vec<Location>, u64) {
+    /// Objects from a cursor on, and the cursor behind them; 0: there is none.
+    fn objects_from(&self, cursor: u64, count: usize, is_of_slot: bool) -> (Vec<Location>, u64) {
         let mut slot = usize::try_from(cursor >> TAG_BITS).unwrap_or(SLOT_COUNT);
         let mut first = (cursor & u64::from(Tag::COUNT - 1)) as u32;
-        let end = self.end_of_run(slot);
+        let end = if is_of_slot { (slot + 1).min(SLOT_COUNT) } else { self.end_of_run(slot) };
         let mut found = Vec::new();
         while slot < end && found.len() < count {
             let number = Slot::new(slot as u16).expect("below the slot count");
@@ -180,7 +169,8 @@ impl Engine {
                 None => (slot + 1, 0),
             };
         }
-        let next = if slot < SLOT_COUNT { (slot as u64) << TAG_BITS | u64::from(first) } else { 0 };
+        let is_over = slot >= if is_of_slot { end } else { SLOT_COUNT };
+        let next = if !is_over { (slot as u64) << TAG_BITS | u64::from(first) } else { 0 };
         (found, next)
     }
 
@@ -315,21 +305,22 @@ impl Engine {
                 None => Ok(KeyspaceReply::RandomKey(None)),
             },
             Listing::Scan { .. } => Ok(KeyspaceReply::Scanned { next: step.next, keys }),
-            Listing::Slot { count, .. } => {
-                keys.truncate(count);
-                Ok(KeyspaceReply::Scanned { next: step.next, keys })
-            }
         };
         self.reply(step.token, Reply::Keyspace(result));
     }
 }
 
 impl Listing {
-    /// As it is asked again. Of fewer objects fewer are moved while they are read; those of a slot are wanted as they
-    /// are together.
+    fn scan(cursor: u64, count: usize, is_of_slot: bool) -> Self {
+        Listing::Scan { cursor, count: count.clamp(1, SCAN_KEYS_MAX), is_of_slot }
+    }
+
+    /// As it is asked again. Of fewer objects fewer are moved while they are read.
     fn again(self, is_outdated: bool) -> Self {
         match self {
-            Listing::Scan { cursor, count } if is_outdated => Listing::Scan { cursor, count: count.div_ceil(2) },
+            Listing::Scan { cursor, count, is_of_slot } if is_outdated => {
+                Listing::Scan { cursor, count: count.div_ceil(2), is_of_slot }
+            }
             other => other,
         }
     }

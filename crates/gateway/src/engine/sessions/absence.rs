@@ -10,12 +10,15 @@
 //! member. It may be back before. Only an owner that is proven (rule R2) tells that nothing is missing: a later one may
 //! have freed what this one believes to be there.
 //!
+//! Where that leaves the node is its stage ([`NodeStage`]), which the coordinator hears of every owner.
+//!
 //! Must not know: anything that follows from it. Nobody decides by these steps; they are told, and measured.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use shorttail_units::{NodeId, StripeId};
+use shorttail_wire::control::NodeStage;
 
 use super::nodes::{Node, NodePhase};
 use crate::engine::Engine;
@@ -76,6 +79,16 @@ impl Absences {
         let Some(absence) = self.of.get_mut(&node).filter(|absence| !absence.is_back) else { return false };
         absence.is_back = true;
         true
+    }
+
+    /// Where the steps that were told leave a node.
+    fn stage(&self, node: NodeId) -> NodeStage {
+        match self.of.get(&node) {
+            None => NodeStage::Normal,
+            Some(absence) if !absence.is_gone_round => NodeStage::Intermediate,
+            Some(absence) if absence.is_back => NodeStage::Coordinated,
+            Some(_) => NodeStage::Degraded,
+        }
     }
 
     /// Steps that were made since, given which stripes exist and whether a chunk may be missing.
@@ -150,6 +163,10 @@ impl Engine {
         self.absences.of.remove(&id);
     }
 
+    pub fn stage(&self, id: NodeId) -> NodeStage {
+        self.absences.stage(id)
+    }
+
     /// Tells what changed in this turn.
     pub(in crate::engine) fn watch_absences(&mut self) {
         if self.absences.of.is_empty() {
@@ -201,6 +218,7 @@ mod tests {
     fn a_node_is_gone_round_when_the_last_of_its_stripes_is_emptied() {
         let mut absences = away(&[(A, &[1, 2]), (B, &[])]);
         assert_eq!(absences.advance(|_| true, true), [(B, Step::GoneRound)]);
+        assert_eq!([A, B].map(|node| absences.stage(node)), [NodeStage::Intermediate, NodeStage::Degraded]);
         assert_eq!(absences.advance(|id| id == stripe(2), true), NOTHING);
         assert_eq!(absences.advance(|_| false, true), [(A, Step::GoneRound)]);
         assert_eq!(absences.advance(|_| false, true), NOTHING, "told once");
@@ -211,10 +229,12 @@ mod tests {
         let mut absences = away(&[(A, &[]), (B, &[])]);
         absences.advance(|_| false, true);
         assert!(absences.end(A) && !absences.end(A), "back once");
+        assert_eq!([A, B].map(|node| absences.stage(node)), [NodeStage::Coordinated, NodeStage::Degraded]);
         assert_eq!(absences.advance(|_| false, false), NOTHING, "B is away");
         assert!(absences.end(B));
         assert_eq!(absences.advance(|_| false, true), NOTHING, "something is missing");
         assert_eq!(absences.advance(|_| false, false), [(A, Step::Whole), (B, Step::Whole)]);
+        assert_eq!([A, B].map(|node| absences.stage(node)), [NodeStage::Normal; 2]);
         assert!(absences.of.is_empty() && !absences.end(A), "nothing is known of those that are there");
     }
 

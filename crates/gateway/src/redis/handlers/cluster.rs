@@ -15,9 +15,10 @@ use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
 use shorttail_wire::resp::{Args, Protocol, encode};
 
 use super::answer_help;
+use crate::engine::cursor_of;
 use crate::redis::connection::Connection;
 use crate::redis::error::CommandError;
-use crate::redis::keyspace::KeyspaceWork;
+use crate::redis::keyspace::{Filter, Found, KeyspaceWork};
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::redis::table::{CommandSpec, KeyRange};
 use crate::session::Shared;
@@ -132,16 +133,17 @@ pub fn countkeysinslot(call: &mut Call<'_>) -> Handled {
     Ok(Plan::Keyspace(KeyspaceWork::CountSlot { slot }))
 }
 
-/// At most as many as a step of a scan tells.
 pub fn getkeysinslot(call: &mut Call<'_>) -> Handled {
     let (slot_wanted, count) = (call.integer(2)?, call.integer(3)?);
-    let both = slot(slot_wanted).zip(usize::try_from(count).ok());
+    let both = slot(slot_wanted).and_then(Slot::new).zip(usize::try_from(count).ok());
     let (slot, count) = both.ok_or(CommandError::fixed("ERR Invalid slot or number of keys"))?;
-    if is_elsewhere(call, slot) {
+    if count == 0 || is_elsewhere(call, slot.number()) {
         encode::array(call.out, 0);
         return Ok(Plan::Answered);
     }
-    Ok(Plan::Keyspace(KeyspaceWork::ListSlot { slot, count }))
+    let (cursor, of_slot) = (cursor_of(slot), Some(count));
+    let (filter, found) = (Filter::default(), Found::default());
+    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor, filter, found, of_slot }))
 }
 
 /// A master knows of no keys of the slots of others.

@@ -25,7 +25,7 @@ pub fn keys(call: &mut Call<'_>) -> Handled {
         encode::array(call.out, 0);
         return Ok(Plan::Answered);
     };
-    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor, filter, found: Found::default() }))
+    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor, filter, found: Found::default(), of_slot: None }))
 }
 
 /// FLUSHALL and FLUSHDB: there is one database, and memory is always reclaimed later.

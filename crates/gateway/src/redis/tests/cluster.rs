@@ -359,6 +359,17 @@ fn keys_of_a_slot_are_counted_and_listed() {
         (&format!("CLUSTER GETKEYSINSLOT {slot} 10"), "*2 $6 {foo}1 $6 {foo}2"),
         (&format!("CLUSTER GETKEYSINSLOT {slot} 0"), "*0"),
     ]);
+    // More than the engine lists at once, and others beside.
+    for number in 0..5_000 {
+        client.say(&format!("SET {{foo}}{number} v"));
+        client.say(&format!("SET {number} v"));
+    }
+    for (wanted, listed) in [(2_500, 2_500), (5_000, 5_001), (9_000, 5_001)] {
+        let keys = client.say(&format!("CLUSTER GETKEYSINSLOT {slot} {wanted}"));
+        let named: std::collections::BTreeSet<_> = keys.split(' ').filter(|word| word.starts_with("{foo}")).collect();
+        assert_eq!(named.len(), listed.min(wanted));
+        assert!(keys.starts_with(&format!("*{} ", listed.min(wanted))), "{}", &keys[..20]);
+    }
 }
 
 #[test]

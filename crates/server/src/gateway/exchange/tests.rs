@@ -13,7 +13,7 @@ use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::RequestId;
 use shorttail_gateway::session::{Session, Settings, Shared};
 use shorttail_gateway::terms::ENDING_US_MAX;
-use shorttail_node::{Node, NodeConfig};
+use shorttail_node::{Node, NodeConfig, Pace};
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, UnixMs};
 use shorttail_wire::control::{GatewayEntry, NodeEntry, NodeSeen, NodeState, TenureEntry, TenureState, Voter};
 
@@ -43,8 +43,7 @@ fn node(id: u16) -> Node {
         core: 0,
         core_count: 1,
         memory_bytes: 16 << 20,
-        repair_bytes_per_s: 0,
-        scrub_bytes_per_s: 0,
+        pace: Pace { repair_bytes_per_s: 0, scrub_bytes_per_s: 0 },
     };
     Node::new(config).expect("memory")
 }

@@ -84,7 +84,7 @@ fn an_object_that_is_overwritten_is_counted_and_listed_once() {
     }
     assert_eq!(engine.stats().totals.objects, 1);
     let scan = KeyspaceRequest::Scan { cursor: 0, count: 9 };
-    for listing in [KeyspaceRequest::ListSlot { slot: of_slot, count: 9 }, scan] {
+    for listing in [KeyspaceRequest::ListSlot { cursor: cursor_of(slot), count: 9 }, scan] {
         assert_eq!(ask(&mut engine, listing), None, "the older record is fetched");
         let (key, _) = engine.scans.iter().next().expect("a step that waits");
         engine.scan_listed(key, &bytes, sealed);
