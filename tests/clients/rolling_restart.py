@@ -1,6 +1,7 @@
 """All nodes and all gateways of a cluster are restarted under load, one after the other: nothing is missed, nobody sees an error.
 
     rolling_restart.py [--keys 4000] [--clients 6] [--signal TERM|KILL] [--settle 1] [--from PROGRAM] [--rounds 1]
+                       [--raw FILE]
 
 Nodes keep their memory in files. Clients, each with keys of its own, read and overwrite through all gateways; what breaks is a
 connection to a gateway that is being restarted, and is asked again elsewhere. A node is restarted when the one before is back
@@ -8,11 +9,14 @@ and no chunk is missing; a gateway is drained first. Every answer must be the va
 no chunk may be rebuilt, since each has its memory again, and no connection may break. With SIGKILL nothing is drained, and a write
 that another gateway had passed on to the dead one may hear that its outcome is unknown, but while gateways are restarted only: it is
 asked again, and counted. Reported:
-hits, misses, errors, connections that broke, chunks that were rebuilt, and the longest operation of each phase.
+hits, misses, errors, connections that broke and were made anew, chunks that were rebuilt, and the longest operation of each phase:
+of all, in which the time to connect to another gateway and to ask it is contained, and of those whose connection stood.
 
-With --from members begin as another build of ShortTail, and are restarted as this one: an upgrade.
+With --from members begin as another build of ShortTail, and are restarted as this one: an upgrade. With --raw each round that passes
+adds a line of JSON to the file: what was asked for, and what is reported, phase by phase.
 """
 
+import json
 import os
 import random
 import shutil
@@ -49,7 +53,12 @@ class Client(threading.Thread):
         self.truth, self.round, self.stream = {}, 0, None
         self.hits = self.sets = self.broken = self.unknown = 0
         self.may_be_unknown = may_be_unknown
-        self.longest, self.is_over, self.problem = 0.0, False, None
+        self.is_over, self.problem = False, None
+        self.forget_longest()
+
+    def forget_longest(self):
+        """From now on the longest operations are looked for anew: of all, and of those whose connection stood."""
+        self.longest = self.longest_unbroken = 0.0
 
     def load(self):
         for key in self.keys:
@@ -58,15 +67,21 @@ class Client(threading.Thread):
     def run(self):
         try:
             while not self.is_over:
-                began = time.monotonic()
-                key = self.random.choice(self.keys)
-                if self.random.random() < READ_SHARE:
-                    self._get(key)
-                else:
-                    self._set(key)
-                self.longest = max(self.longest, time.monotonic() - began)
+                self.operate()
         except (Problem, OSError, ValueError) as error:
             self.problem = f"{type(error).__name__}: {error}"
+
+    def operate(self):
+        began, broken = time.monotonic(), self.broken
+        key = self.random.choice(self.keys)
+        if self.random.random() < READ_SHARE:
+            self._get(key)
+        else:
+            self._set(key)
+        took = time.monotonic() - began
+        self.longest = max(self.longest, took)
+        if self.broken == broken:
+            self.longest_unbroken = max(self.longest_unbroken, took)
 
     def check_all(self):
         for key in self.keys:
@@ -97,7 +112,7 @@ class Client(threading.Thread):
         self.hits += 1
 
     def _ask(self, request, read):
-        """The answer; a connection that breaks is replaced by one to the next gateway."""
+        """The answer; a connection that breaks is counted, and replaced by one to the next gateway."""
         began = time.monotonic()
         while True:
             try:
@@ -135,6 +150,7 @@ class Roll:
     def __init__(self, servers, clients, arguments):
         self.servers, self.clients, self.arguments = servers, clients, arguments
         self.signal = getattr(signal, "SIG" + arguments.signal)
+        self.phases = []
 
     def all(self):
         before = self.servers.status()
@@ -159,16 +175,27 @@ class Roll:
 
     def phase(self, name, act):
         for client in self.clients:
-            client.longest = 0.0
+            client.forget_longest()
         before, began, rebuilt, broken = self.operations(), time.monotonic(), self.rebuilt(), self.broken()
         act()
         took, count = time.monotonic() - began, self.operations() - before
         # What dead gateways told is not in the sum any more.
         rebuilt, broken = max(self.rebuilt() - rebuilt, 0), self.broken() - broken
-        longest = max(client.longest for client in self.clients)
+        longest, unbroken = (max(getattr(client, which) for client in self.clients) for which in ("longest", "longest_unbroken"))
+        self.phases.append(
+            {
+                "name": name,
+                "seconds": round(took, 3),
+                "operations": count,
+                "longest_ms": round(longest * 1000, 1),
+                "longest_unbroken_ms": round(unbroken * 1000, 1),
+                "chunks_rebuilt": rebuilt,
+                "connections_broken": broken,
+            }
+        )
         print(
-            f"    {name}: {took:.1f} s, {count} operations, longest {longest * 1000:.0f} ms, {rebuilt} chunks rebuilt, "
-            f"{broken} connections broke",
+            f"    {name}: {took:.1f} s, {count} operations, longest {longest * 1000:.0f} ms, of those whose connection stood "
+            f"{unbroken * 1000:.0f} ms, {rebuilt} chunks rebuilt, {told_broken(broken)}",
             flush=True,
         )
 
@@ -223,6 +250,21 @@ class Roll:
         return sum(client.unknown for client in self.clients)
 
 
+def told_broken(count):
+    return f"{count} connection{'s' * (count != 1)} broke and {'were' if count != 1 else 'was'} made anew"
+
+
+def add_raw(arguments, seed, phases, totals):
+    """Adds what a round was to the file of --raw, a line each."""
+    if arguments.raw is None:
+        return
+    asked = {name: getattr(arguments, name) for name in ("keys", "clients", "signal", "settle")}
+    asked["is_upgrade"] = arguments.previous is not None
+    round_ = {"seed": seed, "nodes": NODES, "gateways": GATEWAYS, **asked, **totals, "phases": phases}
+    with open(arguments.raw, "a", encoding="utf-8") as out:
+        out.write(json.dumps(round_) + "\n")
+
+
 def one_round(arguments, seed):
     options = ["--nodes", str(NODES), "--gateways", str(GATEWAYS), "--code", "rs:4+2", "--node-memory", "64MiB", "--memory-file"]
     options += ["--node-threads", "2", "--gateway-threads", "2"]
@@ -264,9 +306,15 @@ def roll(servers, arguments, seed, directory):
         servers.stop()
     counts = ("hits", "sets", "broken", "unknown")
     hits, sets, broken, unknown = (sum(getattr(client, name) for client in clients) for name in counts)
+    add_raw(
+        arguments,
+        seed,
+        rolled.phases,
+        {"hits": hits, "misses": 0, "sets": sets, "errors": 0, "connections_broken": broken, "outcomes_unknown": unknown},
+    )
     print(
         f"ok seed {seed}: SIG{arguments.signal} of {NODES} nodes and {GATEWAYS} gateways, {hits} hits, 0 misses, {sets} sets, 0 errors, "
-        f"{broken} connections broke, {unknown} writes heard that their outcome is unknown",
+        f"{told_broken(broken)}, {unknown} writes heard that their outcome is unknown",
         flush=True,
     )
 
@@ -278,6 +326,7 @@ def main():
     parser.add_argument("--signal", choices=["TERM", "KILL"], default="TERM")
     parser.add_argument("--settle", type=float, default=1.0)
     parser.add_argument("--from", dest="previous", help="the program that members begin as")
+    parser.add_argument("--raw", help="file to which each round that passes adds what was seen, a line of JSON")
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
 
 
