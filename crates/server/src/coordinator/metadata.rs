@@ -1,4 +1,5 @@
-//! Where the coordinator keeps what must survive, and who may change it: one trait, three engines.
+//! Where the coordinator keeps what must survive, and who may change it: one trait and two engines. A third one keeps
+//! nothing: a coordinator that is told no place has it.
 //!
 //! | engine | survives | coordinators | leads |
 //! |---|---|---|---|
