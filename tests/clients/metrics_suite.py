@@ -1,15 +1,19 @@
-"""The metrics of a coordinator, read by Prometheus' own client library."""
+"""The metrics of a coordinator, read by Prometheus' own client library, and the alerts of docs/alerts.yml, which ask for them."""
 
 import json
+import os
+import re
 import urllib.request
 
 import pymemcache
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from expect import address, becomes, case, equal, main, true
 
 HOST, PORT = address("SHORTTAIL_MEMCACHED")
 ADMIN = "http://%s:%d" % address("SHORTTAIL_ADMIN")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def fetch(path):
@@ -33,6 +37,21 @@ def value(found, name, **labels):
     samples = [s for family in found.values() for s in family.samples if s.name == name and s.labels == labels]
     equal(len(samples), 1)
     return samples[0].value
+
+
+def text_of(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def alerts():
+    return [rule for group in yaml.safe_load(text_of("docs/alerts.yml"))["groups"] for rule in group["rules"]]
+
+
+def sections(path):
+    """What links may name behind a `#`, as sites that show such pages make it of headings."""
+    headings = re.findall(r"^#+ (.*)$", text_of(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @case
@@ -90,6 +109,33 @@ def the_status_agrees():
         equal(limit, node["memory_limit_bytes"])
         for key in ("fail_slow", "latency_us_p50", "latency_us_p99", "redirect_count"):
             true(key in node, key)
+
+
+@case
+def alerts_ask_for_what_is_there():
+    """the rules of docs/alerts.yml are rules, and ask for metrics that there are"""
+    samples = {sample.name for family in families().values() for sample in family.samples}
+    rules = alerts()
+    equal(len({rule["alert"] for rule in rules}), len(rules))
+    for rule in rules:
+        true(set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, f"{rule['alert']}: {sorted(rule)}")
+        true(re.fullmatch(r"\d+[smh]", rule.get("for", "0s")), f"{rule['alert']} waits for a time: {rule.get('for')}")
+        true(rule["labels"]["severity"] in ("warning", "critical"), f"{rule['alert']} has a severity")
+        asked = re.findall(r"shorttail_\w+", rule["expr"])
+        true(asked, f"{rule['alert']} asks for a metric")
+        for name in asked:
+            true(name in samples, f"{rule['alert']} asks for {name}")
+
+
+@case
+def alerts_say_what_to_do():
+    """each alert has a section to read, and a row in the reference"""
+    table = text_of("docs/REFERENCE.md")
+    for rule in alerts():
+        path, _, section = rule["annotations"]["runbook"].partition("#")
+        true(section in sections(path), f"{rule['alert']}: {path} has a section {section}")
+        true(rule["annotations"]["summary"] and rule["annotations"]["description"], f"{rule['alert']} says what it is about")
+        true(f"`{rule['alert'].removeprefix('Shorttail')}`" in table, f"the reference has {rule['alert']}")
 
 
 main()

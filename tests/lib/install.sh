@@ -7,7 +7,7 @@ CACHE=$ROOT/.cache
 MEMCACHED_VERSION=1.6.45
 MEMCACHED_TREE=$CACHE/memcached/tree
 VENV=$CACHE/venv
-PYTHON_CLIENTS='pymemcache==4.0.0 redis==8.1.0 pylibmc==1.6.3 prometheus-client==0.26.0'
+PYTHON_CLIENTS='pymemcache==4.0.0 redis==8.1.0 pylibmc==1.6.3 prometheus-client==0.26.0 PyYAML==6.0.3'
 JAVA_CLASSES=$CACHE/java
 
 say() { printf '%s\n' "$*"; }

@@ -293,7 +293,9 @@ fn the_manual_names_all_metrics_and_no_others() {
     let alone: Vec<_> = named.symmetric_difference(&families).collect();
     assert!(alone.is_empty(), "in the table of the manual, or in the code, alone: {alone:?}");
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let asked = manual.match_indices("shorttail_").map(|(at, _)| &manual[at..]);
+    let alerts = include_str!("../../../../docs/alerts.yml");
+    let in_text = |text: &'static str| text.match_indices("shorttail_").map(move |(at, _)| &text[at..]);
+    let asked = in_text(manual).chain(in_text(alerts));
     let asked = asked.map(|rest| rest.split(|letter| !is_word(letter)).next().expect("a word"));
     let samples: BTreeSet<&str> =
         text.lines().map(|line| line.split(['{', ' ']).next().expect("a word")).filter(|&word| word != "#").collect();
