@@ -133,6 +133,21 @@ impl<I> Stripe<I> {
         self.phase == StripePhase::Sealed || self.phase == StripePhase::Leaving && self.open.is_none()
     }
 
+    /// The index names one more record in it, alive until then if it has an expiry.
+    pub fn add_live(&mut self, record_bytes: usize, expiry: Option<UnixMs>) {
+        self.live_bytes += record_bytes as u64;
+        self.live_count += 1;
+        if let Some(expiry) = expiry {
+            self.expiries.add(expiry, record_bytes);
+        }
+    }
+
+    /// The index names a record in it no more. When it would have been over stays among the expiries.
+    pub fn drop_live(&mut self, record_bytes: usize) {
+        self.live_bytes -= record_bytes as u64;
+        self.live_count -= 1;
+    }
+
     /// Bytes that would have to be moved to free the stripe.
     pub fn live_estimate(&self, now: UnixMs) -> u64 {
         self.live_bytes.saturating_sub(self.expiries.over_bytes(now))

@@ -79,6 +79,7 @@ impl Engine {
             self.index.remove(slot, tag, location);
             let (held_in, _) = self.stripes.place_of(location);
             let stripe = self.stripes.at_mut(held_in);
+            // Not `drop_live`: how many bytes it had is not known (see `count_outlived`).
             stripe.live_count -= 1;
             self.outlived.records.insert((slot, tag, stripe.id));
             self.outlived.stripes.insert(stripe.id);

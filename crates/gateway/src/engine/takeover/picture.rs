@@ -329,19 +329,12 @@ impl Picture {
 
     fn count_live(&mut self, newest: &Newest, expiry: Option<UnixMs>) {
         let (slot, _) = self.stripes.place_of(newest.location);
-        let stripe = self.stripes.at_mut(slot);
-        stripe.live_bytes += u64::from(newest.record_bytes);
-        stripe.live_count += 1;
-        if let Some(expiry) = expiry {
-            stripe.expiries.add(expiry, newest.record_bytes as usize);
-        }
+        self.stripes.at_mut(slot).add_live(newest.record_bytes as usize, expiry);
     }
 
     fn uncount_live(&mut self, newest: &Newest) {
         let (slot, _) = self.stripes.place_of(newest.location);
-        let stripe = self.stripes.at_mut(slot);
-        stripe.live_bytes -= u64::from(newest.record_bytes);
-        stripe.live_count -= 1;
+        self.stripes.at_mut(slot).drop_live(newest.record_bytes as usize);
     }
 
     /// A stripe that was taken is gone, or void.

@@ -486,12 +486,7 @@ impl Engine {
         expiry: Option<UnixMs>,
     ) {
         let (slot, _) = self.stripes.place_of(location);
-        let stripe = self.stripes.at_mut(slot);
-        stripe.live_bytes += record_bytes as u64;
-        stripe.live_count += 1;
-        if let Some(expiry) = expiry {
-            stripe.expiries.add(expiry, record_bytes);
-        }
+        self.stripes.at_mut(slot).add_live(record_bytes, expiry);
         self.stats.totals.bytes_stored += object_bytes;
     }
 
@@ -526,8 +521,7 @@ impl Engine {
         let (slot, _) = self.stripes.place_of(old.location);
         let stripe = self.stripes.at_mut(slot);
         stripe.manifests.forget(old.location);
-        stripe.live_bytes -= old.record_bytes as u64;
-        stripe.live_count -= 1;
+        stripe.drop_live(old.record_bytes);
         self.stats.totals.bytes_stored -= old.object_bytes;
         self.count_outlived(slot);
     }

@@ -40,19 +40,12 @@ impl Engine {
         let copy = is_there.then_some((to, record_bytes));
         if is_there {
             let (from_slot, _) = self.stripes.place_of(moved.from);
-            let from = self.stripes.at_mut(from_slot);
-            from.live_bytes -= moved.record_bytes as u64;
-            from.live_count -= 1;
-            let (to, _) = self.stripes.place_of(to);
-            let to = self.stripes.at_mut(to);
-            to.live_bytes += record_bytes as u64;
-            to.live_count += 1;
+            self.stripes.at_mut(from_slot).drop_live(moved.record_bytes);
+            let (to_slot, _) = self.stripes.place_of(to);
+            self.stripes.at_mut(to_slot).add_live(record_bytes, moved.expiry);
             // A record of an earlier epoch is longer in a stripe of this one.
             self.stats.totals.bytes_stored += record_bytes as u64;
             self.stats.totals.bytes_stored -= moved.record_bytes as u64;
-            if let Some(expiry) = moved.expiry {
-                to.expiries.add(expiry, record_bytes);
-            }
             self.count_outlived(from_slot);
         }
         self.count_landed(job, moved.record_bytes);
