@@ -39,6 +39,7 @@ mod takeover;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use shorttail_codes::CodeCache;
@@ -63,7 +64,7 @@ use read::sources::RecordGuess;
 use reclaim::recent::Recent;
 use repair::rebuilding::OrderNumber;
 use sessions::nodes::{Node, Nodes};
-use state::index::{Index, StripeSlot, Tag};
+use state::index::{HashedKey, Index, StripeSlot};
 use state::pool::{Pool, PoolKey};
 use state::stripes::Stripes;
 use takeover::census::Census;
@@ -83,13 +84,14 @@ pub struct Token {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyRef<'a> {
     pub bytes: &'a [u8],
-    pub hash: u64,
-    pub slot: Slot,
+    pub hashed: HashedKey,
 }
 
-impl KeyRef<'_> {
-    fn tag(&self) -> Tag {
-        Tag::of_hash(self.hash)
+impl Deref for KeyRef<'_> {
+    type Target = HashedKey;
+
+    fn deref(&self) -> &HashedKey {
+        &self.hashed
     }
 }
 
@@ -581,7 +583,8 @@ impl Engine {
     }
 
     fn key_ref<'a>(&self, key: &'a [u8]) -> KeyRef<'a> {
-        KeyRef { bytes: key, hash: self.config.hash_of(key), slot: Slot::of_key(key) }
+        let hashed = HashedKey { slot: Slot::of_key(key), hash: self.config.hash_of(key) };
+        KeyRef { bytes: key, hashed }
     }
 
     fn take_version(&mut self) -> Version {

@@ -3,13 +3,13 @@
 use shorttail_codes::ChunkSet;
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{Now, Slot, StripeId, Version};
+use shorttail_units::{Now, StripeId, Version};
 use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use crate::command::{ApplyContext, Attributes, BoxCommand, ObjectRef, StoreError, Wants};
 use crate::engine::limits::{LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
-use crate::engine::state::index::Location;
+use crate::engine::state::index::{HashedKey, Location};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::write::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use crate::engine::write::manifest::Manifest;
@@ -36,8 +36,7 @@ pub enum LookupPurpose {
 #[derive(Debug)]
 pub struct Lookup {
     pub purpose: LookupPurpose,
-    hash: u64,
-    slot: Slot,
+    hashed: HashedKey,
     /// Key, unless the purpose has it.
     key: KeyBytes,
     candidates: SmallVec<[Location; 2]>,
@@ -57,16 +56,15 @@ impl Lookup {
             LookupPurpose::Read { command, .. } => command.key(),
             _ => &self.key,
         };
-        KeyRef { bytes, hash: self.hash, slot: self.slot }
+        KeyRef { bytes, hashed: self.hashed }
     }
 
     fn new(purpose: LookupPurpose, key: KeyRef<'_>, candidates: SmallVec<[Location; 2]>) -> Self {
-        let KeyRef { bytes, hash, slot } = key;
+        let KeyRef { bytes, hashed } = key;
         let key = KeyBytes::from_slice(bytes);
         Lookup {
             purpose,
-            hash,
-            slot,
+            hashed,
             key,
             candidates,
             restarts: 0,
@@ -117,23 +115,24 @@ impl Engine {
 
     fn read_as(&mut self, token: Token, command: BoxCommand, is_next: bool) {
         let key = self.key_ref(command.key());
-        let (hash, slot) = (key.hash, key.slot);
+        let hashed = key.hashed;
+        let (slot, tag) = (hashed.slot, hashed.tag());
         let mut candidates: SmallVec<[Location; 2]> = SmallVec::new();
         if let Some(lock) = self.locks.find(key) {
             let lock = self.locks.get_mut(lock).expect("it was found");
             match &lock.phase {
                 LockPhase::Moving(_) if lock.queue.is_empty() => {
-                    candidates.extend(self.index.candidates(slot, key.tag()));
+                    candidates.extend(self.index.candidates(slot, tag));
                 }
                 LockPhase::Writing(round) if lock.queue.is_empty() && round.confirmed.is_some() => {
                     // A flush may have ended what was written; its stripe may be gone.
                     let written = round.confirmed.map(|(location, _)| location);
-                    candidates.extend(written.filter(|&it| self.index.contains(slot, key.tag(), it)));
+                    candidates.extend(written.filter(|&it| self.index.contains(slot, tag, it)));
                 }
                 LockPhase::Writing(round)
                     if lock.queue.is_empty() && round.is_delete_to_come() && !round.is_asked_by(token.connection) =>
                 {
-                    candidates.extend(self.index.candidates(slot, key.tag()));
+                    candidates.extend(self.index.candidates(slot, tag));
                 }
                 // A write of this key is under way: the read follows it (rule R10).
                 _ => {
@@ -142,10 +141,10 @@ impl Engine {
                 }
             }
         } else {
-            candidates.extend(self.index.candidates(slot, key.tag()));
+            candidates.extend(self.index.candidates(slot, tag));
         }
         let purpose = LookupPurpose::Read { token, command, is_next };
-        self.advance_lookup(Lookup::new(purpose, KeyRef { bytes: &[], hash, slot }, candidates));
+        self.advance_lookup(Lookup::new(purpose, KeyRef { bytes: &[], hashed }, candidates));
     }
 
     pub(in crate::engine) fn begin_lookup(&mut self, key: KeyRef<'_>, purpose: LookupPurpose) {
@@ -166,8 +165,8 @@ impl Engine {
 
     /// Goes on after a fetch. What is left was listed before it: a record may have moved since, and its stripe be gone.
     fn resume_lookup(&mut self, lookup: Lookup) {
-        let tag = lookup.key_ref().tag();
-        if lookup.candidates.iter().all(|&it| self.index.contains(lookup.slot, tag, it)) {
+        let (slot, tag) = (lookup.hashed.slot, lookup.hashed.tag());
+        if lookup.candidates.iter().all(|&it| self.index.contains(slot, tag, it)) {
             self.advance_lookup(lookup);
         } else {
             self.restart_lookup(lookup);
@@ -250,8 +249,8 @@ impl Engine {
             .stripes
             .slot_of(wanted.stripe)
             .map(|slot| self.stripes.location(slot, wanted.data_index, wanted.offset as usize));
-        let tag = lookup.key_ref().tag();
-        let is_current = location.is_some_and(|location| self.index.contains(lookup.slot, tag, location));
+        let (slot, tag) = (lookup.hashed.slot, lookup.hashed.tag());
+        let is_current = location.is_some_and(|location| self.index.contains(slot, tag, location));
         let is_read = matches!(lookup.purpose, LookupPurpose::Read { .. });
         match result {
             Ok(bytes) => match Record::parse(bytes, wanted.stripe) {
@@ -322,8 +321,7 @@ impl Engine {
             lookup.candidates.clear();
             return self.lookup_absent(lookup);
         }
-        let tag = lookup.key_ref().tag();
-        lookup.candidates = self.index.candidates(lookup.slot, tag).collect();
+        lookup.candidates = self.index.candidates(lookup.hashed.slot, lookup.hashed.tag()).collect();
         (lookup.is_doubtful, lookup.is_lost) = (false, false);
         self.skip_own_record(&mut lookup);
         self.skip_replaced(&mut lookup);
@@ -348,14 +346,14 @@ impl Engine {
         if !lookup.shows() {
             return Digest::Unseen;
         }
-        let tag = lookup.key_ref().tag();
-        let fetched = self.index.was_fetched(lookup.slot, tag, location);
-        let idle_s = self.recent.idle_s(lookup.hash, self.now.unix_ms.seconds());
+        let key = lookup.hashed;
+        let fetched = self.index.was_fetched(key.slot, key.tag(), location);
+        let idle_s = self.recent.idle_s(key.hash, self.now.unix_ms.seconds());
         digest(lookup, record, fetched, idle_s, self.now)
     }
 
     fn lookup_found(&mut self, mut lookup: Lookup, old: OldRecord, digest: Digest) {
-        let is_gone = matches!(digest, Digest::Expired) && self.is_unsettled(lookup.hash);
+        let is_gone = matches!(digest, Digest::Expired) && self.is_unsettled(lookup.hashed.hash);
         if lookup.shows() && (is_gone || self.may_be_another(&lookup, Some(old.version))) {
             lookup.is_doubtful = true;
             return self.lookup_absent(lookup);
@@ -367,7 +365,7 @@ impl Engine {
             lookup.candidates.push(newer);
             return self.advance_lookup(lookup);
         }
-        let (slot, tag, hash) = (lookup.slot, lookup.key_ref().tag(), lookup.hash);
+        let (slot, tag, hash) = (lookup.hashed.slot, lookup.hashed.tag(), lookup.hashed.hash);
         match (lookup.purpose, digest) {
             (LookupPurpose::Read { token, command, .. }, Digest::Expired) if self.is_written_now(&command) => {
                 self.read(token, command);
@@ -424,7 +422,7 @@ impl Engine {
         let LockPhase::Writing(round) = &lock.phase else { return None };
         let (written, _) = round.confirmed?;
         // It is not there if it was a removal, or has been flushed.
-        (written != found && self.index.contains(lookup.slot, key.tag(), written)).then_some(written)
+        (written != found && self.index.contains(key.slot, key.tag(), written)).then_some(written)
     }
 
     /// Is a write of the key under way that began after the read? It may have seen the value before its end: then there
@@ -438,21 +436,20 @@ impl Engine {
 
     /// May there be something else of the key than a record of this version, or than nothing?
     fn may_be_another(&self, lookup: &Lookup, found: Option<Version>) -> bool {
-        self.is_overshadowed(lookup.slot, found) || self.is_in_doubt(lookup.hash, lookup.slot, found)
+        self.is_overshadowed(lookup.hashed.slot, found) || self.is_in_doubt(lookup.hashed, found)
     }
 
     /// May there be something of a key that the index does not name?
-    pub(in crate::engine) fn is_absence_doubtful(&self, slot: Slot, hash: u64) -> bool {
-        self.may_be_outlived(slot, hash)
-            || self.is_unsettled(hash)
-            || self.is_overshadowed(slot, None)
-            || self.is_in_doubt(hash, slot, None)
+    pub(in crate::engine) fn is_absence_doubtful(&self, key: HashedKey) -> bool {
+        self.may_be_outlived(key)
+            || self.is_unsettled(key.hash)
+            || self.is_overshadowed(key.slot, None)
+            || self.is_in_doubt(key, None)
     }
 
     fn lookup_absent(&mut self, mut lookup: Lookup) {
-        let (slot, hash) = (lookup.slot, lookup.hash);
-        lookup.is_lost |= self.may_be_outlived(slot, hash);
-        lookup.is_doubtful |= lookup.shows() && (lookup.is_lost || self.is_absence_doubtful(slot, hash));
+        lookup.is_lost |= self.may_be_outlived(lookup.hashed);
+        lookup.is_doubtful |= lookup.shows() && (lookup.is_lost || self.is_absence_doubtful(lookup.hashed));
         let old = match () {
             () if lookup.is_doubtful => Old::Unreadable,
             () if lookup.is_lost => Old::Lost,

@@ -561,7 +561,7 @@ impl Engine {
             job.doomed.push(doomed);
             return Step::Done;
         } else {
-            self.drop_record(ended.slot, ended.tag(), &old);
+            self.drop_record(ended.hashed, &old);
             self.count_gone(gone);
         }
         Step::Done

@@ -12,7 +12,6 @@
 //! Must not know: which objects are evicted (see `cleaner`).
 
 use crate::engine::Engine;
-use crate::engine::state::index::Tag;
 use crate::engine::write::lock::OldRecord;
 
 /// Why an object is gone that no client deleted.
@@ -47,11 +46,11 @@ impl Engine {
                 held.push(one);
                 continue;
             }
-            let (slot, hash) = (key.slot, key.hash);
-            self.drop_record(slot, Tag::of_hash(hash), &one.old);
+            let key = key.hashed;
+            self.drop_record(key, &one.old);
             match one.old.manifest {
                 // What was to change the object may be found yet, and names the same pieces.
-                Some(manifest) if self.is_unsettled(hash) => self.note_unsettled_value(hash, slot, manifest),
+                Some(manifest) if self.is_unsettled(key.hash) => self.note_unsettled_value(key, manifest),
                 Some(manifest) => self.free_striped(manifest.first),
                 None => {}
             }

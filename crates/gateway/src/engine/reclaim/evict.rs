@@ -191,13 +191,13 @@ impl Engine {
     /// pieces go. Nobody else frees them, as a write of the key does not find what it replaces.
     fn drop_left_behind(&mut self, key: PoolKey, first: StripeId, now: &Old) {
         let Some(lock) = self.locks.get(key) else { return };
-        let (slot, hash) = (lock.slot, lock.hash);
+        let hashed = lock.hashed;
         let is_known = match now {
             Old::Present(now) => {
                 let version = Some(now.version);
-                !self.is_overshadowed(slot, version) && !self.is_in_doubt(hash, slot, version)
+                !self.is_overshadowed(hashed.slot, version) && !self.is_in_doubt(hashed, version)
             }
-            Old::Absent => !self.is_absence_doubtful(slot, hash),
+            Old::Absent => !self.is_absence_doubtful(hashed),
             Old::Unverified | Old::Unreadable | Old::Lost => false,
         };
         if !is_known || self.striped_in_flight().contains(&first) || self.unsettled_values().contains(&first) {

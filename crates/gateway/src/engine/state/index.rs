@@ -63,6 +63,19 @@ impl Tag {
     }
 }
 
+/// What of a key its hashes tell, by which the index finds it. Others may be alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HashedKey {
+    pub slot: Slot,
+    pub hash: u64,
+}
+
+impl HashedKey {
+    pub fn tag(self) -> Tag {
+        Tag::of_hash(self.hash)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Entry(u64);
 

@@ -20,13 +20,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use shorttail_store::record::{Control, RecordKind, records};
-use shorttail_units::{PartitionId, Slot, StripeId, Version};
+use shorttail_units::{PartitionId, StripeId, Version};
 
 use super::newest::KeyId;
 use super::picture::Picture;
 use super::reconstruct::Content;
 use crate::engine::Engine;
 use crate::engine::state::config::EngineConfig;
+use crate::engine::state::index::HashedKey;
 use crate::engine::state::stripes::Stripe;
 use crate::engine::write::log::Purpose;
 
@@ -84,9 +85,9 @@ impl Doubts {
 
 impl Engine {
     /// May the next owner find something else of this key?
-    pub(in crate::engine) fn is_in_doubt(&self, hash: u64, slot: Slot, found: Option<Version>) -> bool {
+    pub(in crate::engine) fn is_in_doubt(&self, key: HashedKey, found: Option<Version>) -> bool {
         let doubts = self.completing.as_ref().map(|completing| &completing.doubts);
-        doubts.is_some_and(|doubts| doubts.concern(hash, self.config.partition_of(slot), found))
+        doubts.is_some_and(|doubts| doubts.concern(key.hash, self.config.partition_of(key.slot), found))
     }
 
     /// Must a stripe stay, although nothing in it is alive? What replaces it is in doubt, and not written anew yet.

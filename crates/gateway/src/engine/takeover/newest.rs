@@ -11,7 +11,7 @@ use shorttail_units::{Slot, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::engine::state::config::EngineConfig;
-use crate::engine::state::index::Location;
+use crate::engine::state::index::{HashedKey, Location};
 
 /// Makes the second hash of a key another one than the first.
 const CHECK_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -39,8 +39,8 @@ impl KeyId {
         }
     }
 
-    pub fn slot(self) -> Slot {
-        Slot::new(self.slot).expect("it was a slot")
+    pub fn hashed(self) -> HashedKey {
+        HashedKey { slot: Slot::new(self.slot).expect("it was a slot"), hash: self.hash }
     }
 
     fn table(self) -> usize {

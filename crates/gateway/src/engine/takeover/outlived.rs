@@ -15,7 +15,7 @@ use shorttail_units::{NodeId, PartitionId, Slot, StripeId};
 use smallvec::SmallVec;
 
 use crate::engine::Engine;
-use crate::engine::state::index::{Location, StripeSlot, Tag};
+use crate::engine::state::index::{HashedKey, Location, StripeSlot, Tag};
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Outlived {
@@ -27,7 +27,8 @@ pub(in crate::engine) struct Outlived {
 }
 
 impl Outlived {
-    fn of(&self, slot: Slot, tag: Tag) -> impl Iterator<Item = StripeId> {
+    fn of(&self, key: HashedKey) -> impl Iterator<Item = StripeId> {
+        let (slot, tag) = (key.slot, key.tag());
         let all = (slot, tag, StripeId::default())..=(slot, tag, StripeId::from_raw(u64::MAX));
         self.records.range(all).map(|&(.., stripe)| stripe)
     }
@@ -64,11 +65,11 @@ impl Engine {
     }
 
     /// A write of a key is durable, at `own`: nothing older of it counts.
-    pub(in crate::engine) fn outlive_lost(&mut self, slot: Slot, hash: u64, own: Option<Location>) {
+    pub(in crate::engine) fn outlive_lost(&mut self, key: HashedKey, own: Option<Location>) {
         if self.outlived.records.is_empty() && self.repair.lost_of_stripe_max() <= self.config.tolerance() as u64 {
             return;
         }
-        let tag = Tag::of_hash(hash);
+        let (slot, tag) = (key.slot, key.tag());
         // Of what is being moved a copy is on its way, which may be another key's.
         let is_moved =
             |from: Location| self.locks.iter().any(|(_, lock)| lock.moved().is_some_and(|moved| moved.from == from));
@@ -85,8 +86,8 @@ impl Engine {
             self.outlived.stripes.insert(stripe.id);
             self.count_outlived(held_in);
         }
-        let stripes: SmallVec<[StripeId; 2]> = self.outlived.of(slot, tag).collect();
-        self.outlived.keys.extend(stripes.into_iter().map(|stripe| (hash, stripe)));
+        let stripes: SmallVec<[StripeId; 2]> = self.outlived.of(key).collect();
+        self.outlived.keys.extend(stripes.into_iter().map(|stripe| (key.hash, stripe)));
     }
 
     /// How long an outlived record was is lost, too: what all of a stripe took is taken off when the last record in it
@@ -99,10 +100,10 @@ impl Engine {
     }
 
     /// May a record that the index does not name any more be of this key?
-    pub(in crate::engine) fn may_be_outlived(&self, slot: Slot, hash: u64) -> bool {
+    pub(in crate::engine) fn may_be_outlived(&self, key: HashedKey) -> bool {
         let exists = |&stripe: &StripeId| self.stripes.slot_of(stripe).is_some();
-        let mut stripes = self.outlived.of(slot, Tag::of_hash(hash)).filter(exists);
-        stripes.any(|stripe| !self.outlived.keys.contains(&(hash, stripe)))
+        let mut stripes = self.outlived.of(key).filter(exists);
+        stripes.any(|stripe| !self.outlived.keys.contains(&(key.hash, stripe)))
     }
 
     /// Forgets what lay in stripes that are gone.
@@ -161,8 +162,8 @@ mod tests {
     }
 
     fn outlive(engine: &mut Engine, own: Option<Location>) -> usize {
-        let key = engine.key_ref(KEY);
-        engine.outlive_lost(key.slot, key.hash, own);
+        let key = engine.key_ref(KEY).hashed;
+        engine.outlive_lost(key, own);
         engine.index.candidates(key.slot, key.tag()).count()
     }
 
@@ -174,9 +175,9 @@ mod tests {
         let stripe = engine.stripes.at(engine.stripes.slot_of(id).expect("it is there"));
         assert_eq!(stripe.live_count, 0);
         assert!(!engine.is_void_anyway(stripe));
-        let key = engine.key_ref(KEY);
-        assert!(!engine.may_be_outlived(key.slot, key.hash));
-        assert!(engine.may_be_outlived(key.slot, key.hash + 1));
+        let key = engine.key_ref(KEY).hashed;
+        assert!(!engine.may_be_outlived(key));
+        assert!(engine.may_be_outlived(HashedKey { hash: key.hash + 1, ..key }));
     }
 
     /// The round waited for another record to be readable, and its own was lost meanwhile.
@@ -226,8 +227,8 @@ mod tests {
         let (mut engine, id) = engine();
         let slot = engine.stripes.slot_of(id).expect("it is there");
         let other = Location { offset: 500, ..AT };
-        let (key_slot, tag) = (engine.key_ref(b"another").slot, engine.key_ref(b"another").tag());
-        engine.index.insert(key_slot, tag, other);
+        let key = engine.key_ref(b"another").hashed;
+        engine.index.insert(key.slot, key.tag(), other);
         let stripe = engine.stripes.at_mut(slot);
         (stripe.live_count, stripe.live_bytes, engine.stats.totals.bytes_stored) = (2, 190, 200);
         assert_eq!(outlive(&mut engine, None), 0);
@@ -239,7 +240,7 @@ mod tests {
             object_bytes: 90,
             manifest: None,
         };
-        engine.drop_record(key_slot, tag, &old);
+        engine.drop_record(key, &old);
         assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.totals.bytes_stored), (0, 10));
     }
 

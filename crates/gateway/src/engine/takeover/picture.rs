@@ -23,7 +23,7 @@ use crate::engine::read::lookup::old_record;
 use crate::engine::reclaim::freeing::VoidRecord;
 use crate::engine::reclaim::kept::Kept;
 use crate::engine::state::config::EngineConfig;
-use crate::engine::state::index::{Index, Location, StripeSlot, Tag};
+use crate::engine::state::index::{Index, Location, StripeSlot};
 use crate::engine::state::stripes::{Stripe, StripePhase, Stripes};
 use crate::engine::write::log::Purpose;
 use crate::engine::write::manifest::Manifest;
@@ -269,7 +269,8 @@ impl Picture {
         if !is_live {
             return;
         }
-        self.index.insert(key.slot(), Tag::of_hash(key.hash), place.location);
+        let hashed = key.hashed();
+        self.index.insert(hashed.slot, hashed.tag(), place.location);
         self.count_live(&newest, record.expiry);
         self.bytes_stored += old.object_bytes;
         if let Some(manifest) = old.manifest {
@@ -321,7 +322,8 @@ impl Picture {
         if !is_live {
             return;
         }
-        self.index.remove(key.slot(), Tag::of_hash(key.hash), location);
+        let hashed = key.hashed();
+        self.index.remove(hashed.slot, hashed.tag(), location);
         self.uncount_live(newest);
         let value_bytes = self.striped.remove(&key).map_or(0, |found| found.manifest.value_bytes as u64);
         self.bytes_stored -= u64::from(record_bytes) + value_bytes;

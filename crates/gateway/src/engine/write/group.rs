@@ -218,22 +218,21 @@ impl Engine {
         group.unconfirmed -= 1;
         let is_over = group.unconfirmed == 0;
         let bytes = place.key.clone();
-        let stored = self.key_ref(&bytes);
-        let (slot, tag, hash) = (stored.slot, stored.tag(), stored.hash);
-        self.settle(hash);
-        let partition = self.config.partition_of(slot);
+        let stored = self.key_ref(&bytes).hashed;
+        self.settle(stored.hash);
+        let partition = self.config.partition_of(stored.slot);
         if let Some(Old::Present(old)) = old {
-            self.drop_record(slot, tag, &old);
+            self.drop_record(stored, &old);
             if let Some(manifest) = old.manifest {
                 self.free_striped(manifest.first);
             }
         }
         if version >= self.floor_of(partition) {
-            self.index.insert(slot, tag, location);
+            self.index.insert(stored.slot, stored.tag(), location);
             self.count_stored(location, record_bytes, object_bytes, None);
             self.stats.totals.stored_total += 1;
         }
-        self.outlive_lost(slot, hash, Some(location));
+        self.outlive_lost(stored, Some(location));
         if is_over {
             self.end_group(key, Ok(true));
         }
@@ -243,9 +242,8 @@ impl Engine {
     /// written.
     fn note_unsettled_group(&mut self, group: &Group) {
         for pair in &group.pairs {
-            let key = self.key_ref(&pair.key);
-            let (hash, slot) = (key.hash, key.slot);
-            self.note_unsettled(hash, slot);
+            let key = self.key_ref(&pair.key).hashed;
+            self.note_unsettled(key);
         }
     }
 

@@ -9,15 +9,16 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 
 use hashbrown::HashTable;
-use shorttail_units::{Slot, UnixMs, Version};
+use shorttail_units::{UnixMs, Version};
 use smallvec::SmallVec;
 
 use super::manifest::Manifest;
 use crate::command::{Attributes, BoxCommand, NewObject};
 use crate::engine::reclaim::doomed::Gone;
-use crate::engine::state::index::{Location, Tag};
+use crate::engine::state::index::{HashedKey, Location};
 use crate::engine::state::pool::{Pool, PoolKey};
 use crate::engine::{KeyRef, Token};
 
@@ -228,18 +229,21 @@ pub type KeyBytes = SmallVec<[u8; 32]>;
 #[derive(Debug)]
 pub struct Lock {
     pub key: KeyBytes,
-    pub hash: u64,
-    pub slot: Slot,
+    pub hashed: HashedKey,
     /// Who comes next, in the order of arrival.
     pub queue: VecDeque<Waiting>,
     pub phase: LockPhase,
 }
 
-impl Lock {
-    pub fn tag(&self) -> Tag {
-        Tag::of_hash(self.hash)
-    }
+impl Deref for Lock {
+    type Target = HashedKey;
 
+    fn deref(&self) -> &HashedKey {
+        &self.hashed
+    }
+}
+
+impl Lock {
     /// Written, but a record with the same tag cannot be compared now: no further change until it can.
     pub fn is_doubtful(&self) -> bool {
         matches!(&self.phase, LockPhase::Writing(round)
@@ -291,8 +295,7 @@ impl Locks {
     pub fn insert(&mut self, key: KeyRef<'_>, phase: LockPhase) -> PoolKey {
         let lock = self.pool.insert(Lock {
             key: KeyBytes::from_slice(key.bytes),
-            hash: key.hash,
-            slot: key.slot,
+            hashed: key.hashed,
             queue: VecDeque::new(),
             phase,
         });

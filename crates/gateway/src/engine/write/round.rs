@@ -10,7 +10,7 @@ mod tests;
 
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{PartitionId, Slot, UnixMs, Version};
+use shorttail_units::{PartitionId, UnixMs, Version};
 
 use super::lock::{
     End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Move, Object, ObjectData, Old, OldRecord, Round,
@@ -22,7 +22,7 @@ use crate::command::{Access, ApplyContext, BoxCommand, Effect, ObjectRef, StoreE
 use crate::engine::limits::{COMBINE_BYTES_MAX, COMBINE_MAX, KEY_QUEUE_MAX};
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::reclaim::reserve::Urgency;
-use crate::engine::state::index::{Location, Tag};
+use crate::engine::state::index::{HashedKey, Location};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::state::stripes::StripePhase;
 use crate::engine::{Engine, KeyRef, Token, Work};
@@ -92,7 +92,7 @@ impl Engine {
     fn begin_lookup_of(&mut self, key: PoolKey, purpose: LookupPurpose) {
         let Some(lock) = self.locks.get(key) else { return };
         let bytes = KeyBytes::from_slice(&lock.key);
-        let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
+        let looked_for = KeyRef { bytes: &bytes, hashed: lock.hashed };
         self.begin_lookup(looked_for, purpose);
     }
 
@@ -299,7 +299,7 @@ impl Engine {
     /// May a later owner find something of a key that the index does not name? Whoever wrote it unseen and removed it
     /// in one round was not told.
     fn may_be_present(&self, key: PoolKey) -> bool {
-        self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.slot, lock.hash))
+        self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.hashed))
     }
 
     /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
@@ -362,7 +362,7 @@ impl Engine {
     fn end_doubt(&mut self, key: PoolKey) {
         let Some(own) = self.round_mut(key).map(|round| round.confirmed.map(|(location, _)| location)) else { return };
         let lock = self.locks.get(key).expect("it has a round");
-        self.outlive_lost(lock.slot, lock.hash, own);
+        self.outlive_lost(lock.hashed, own);
         self.drop_old(key, None);
         self.release_round(key);
     }
@@ -391,8 +391,9 @@ impl Engine {
     /// The round's record is held by `m+1` nodes: the index flips, and the replies leave.
     pub(super) fn round_confirmed(&mut self, key: PoolKey, location: Location, record_bytes: usize) {
         let Some(lock) = self.locks.get(key) else { return };
-        let (slot, hash, tag) = (lock.slot, lock.hash, lock.tag());
-        self.settle(hash);
+        let hashed = lock.hashed;
+        let (slot, tag) = (hashed.slot, hashed.tag());
+        self.settle(hashed.hash);
         let partition = self.config.partition_of(slot);
         let floor = self.floor_of(partition);
         let Some(round) = self.round_mut(key) else { return };
@@ -432,7 +433,7 @@ impl Engine {
                 self.count_kept(location, record_bytes);
             }
         }
-        self.outlive_lost(slot, hash, Some(location));
+        self.outlive_lost(hashed, Some(location));
         self.answer_all(finished, group);
         if is_unreadable {
             self.keep_doubtful(key);
@@ -461,10 +462,10 @@ impl Engine {
     /// The round's object does not exist: its stripes go, unless they are the old object's, or a later owner may find
     /// the manifest.
     fn leave_stripes(&mut self, key: PoolKey, is_unknown: bool) {
-        let Some(Lock { hash, slot, phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
+        let Some(Lock { hashed, phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
         let Some(manifest) = round.new_manifest() else { return };
         match is_unknown {
-            true => self.note_unsettled_value(*hash, *slot, manifest.clone()),
+            true => self.note_unsettled_value(*hashed, manifest.clone()),
             false => self.free_striped(manifest.first),
         }
     }
@@ -494,15 +495,15 @@ impl Engine {
     /// it did: there may have been no old record.
     fn drop_old(&mut self, key: PoolKey, next: Option<Location>) -> bool {
         let Some(lock) = self.locks.get(key) else { return false };
-        let (slot, tag) = (lock.slot, lock.tag());
+        let hashed = lock.hashed;
         let Some(round) = self.round_mut(key) else { return false };
         let Old::Present(old) = round.old.clone() else { return false };
         let kept = round.manifest().map(|manifest| manifest.first);
-        let is_replaced = next.is_some_and(|next| self.index.replace(slot, tag, old.location, next));
+        let is_replaced = next.is_some_and(|next| self.index.replace(hashed.slot, hashed.tag(), old.location, next));
         if is_replaced {
             self.count_dropped(&old);
         } else {
-            self.drop_record(slot, tag, &old);
+            self.drop_record(hashed, &old);
         }
         if let Some(manifest) = old.manifest.filter(|manifest| Some(manifest.first) != kept) {
             self.free_striped(manifest.first);
@@ -510,9 +511,9 @@ impl Engine {
         is_replaced
     }
 
-    pub(in crate::engine) fn drop_record(&mut self, slot: Slot, tag: Tag, old: &OldRecord) {
+    pub(in crate::engine) fn drop_record(&mut self, key: HashedKey, old: &OldRecord) {
         // A flush may have emptied the index since the record was looked at.
-        if self.index.remove(slot, tag, old.location) {
+        if self.index.remove(key.slot, key.tag(), old.location) {
             self.count_dropped(old);
         }
     }
@@ -559,7 +560,7 @@ impl Engine {
         let changes_object = matches!((&round.end, &round.old), (End::Store(_), Old::Present(_)));
         if changes_object && error == StoreError::OutcomeUnknown {
             let lock = self.locks.get(key).expect("it has a round");
-            self.note_unsettled(lock.hash, lock.slot);
+            self.note_unsettled(lock.hashed);
         }
         self.leave_stripes(key, error == StoreError::OutcomeUnknown);
         let mut again = Vec::new();

@@ -28,6 +28,7 @@ use shorttail_units::{PartitionId, Slot, StripeId};
 use super::manifest::Manifest;
 use crate::engine::Engine;
 use crate::engine::reclaim::kept::horizon_of;
+use crate::engine::state::index::HashedKey;
 
 /// Of a record: its partition, and a stripe that is younger than all that hold it.
 #[derive(Clone, Copy, Debug)]
@@ -53,15 +54,15 @@ impl Unsettled {
 
 impl Engine {
     /// A write that changes an object, or stores several together where nothing is, was sent, and failed.
-    pub(in crate::engine) fn note_unsettled(&mut self, hash: u64, slot: Slot) {
-        let left = self.left_now(slot);
-        self.unsettled.changes.insert(hash, left);
+    pub(in crate::engine) fn note_unsettled(&mut self, key: HashedKey) {
+        let left = self.left_now(key.slot);
+        self.unsettled.changes.insert(key.hash, left);
     }
 
     /// The manifest of a value was sent, and failed: its pieces are kept.
-    pub(in crate::engine) fn note_unsettled_value(&mut self, hash: u64, slot: Slot, manifest: Manifest) {
-        let left = self.left_now(slot);
-        self.unsettled.values.entry(hash).or_default().push((left, manifest));
+    pub(in crate::engine) fn note_unsettled_value(&mut self, key: HashedKey, manifest: Manifest) {
+        let left = self.left_now(key.slot);
+        self.unsettled.values.entry(key.hash).or_default().push((left, manifest));
     }
 
     fn left_now(&self, slot: Slot) -> Left {

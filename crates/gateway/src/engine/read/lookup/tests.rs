@@ -78,8 +78,8 @@ impl Scene {
     /// A write of the key was sent to a stripe, which was left, and failed. Answers the stripe.
     fn fail_to_write(&mut self) -> StripeId {
         let left = leave_stripe(&mut self.engine, KEY);
-        let key = self.engine.key_ref(KEY);
-        self.engine.note_unsettled(key.hash, key.slot);
+        let key = self.engine.key_ref(KEY).hashed;
+        self.engine.note_unsettled(key);
         left
     }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use shorttail_units::{UnixMs, Version};
 
 use super::Picture;
-use crate::engine::state::index::{Location, Tag};
+use crate::engine::state::index::Location;
 use crate::engine::takeover::newest::{KeyId, Newest};
 
 /// A copy in another stripe than the one that counts.
@@ -79,7 +79,8 @@ impl Picture {
             copies.retain(|other| other.location != copy.location);
         }
         if newest.is_live {
-            self.index.replace(key.slot(), Tag::of_hash(key.hash), gone.location, newest.location);
+            let hashed = key.hashed();
+            self.index.replace(hashed.slot, hashed.tag(), gone.location, newest.location);
             self.uncount_live(&gone);
             self.count_live(newest, copy.expiry);
             // A record of an earlier epoch is longer in a stripe of a later one.

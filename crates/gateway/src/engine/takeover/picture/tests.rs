@@ -51,7 +51,7 @@ impl Scene {
 
     /// The stripes in which the index finds the key; the accounts add up.
     fn found(&self) -> Vec<StripeId> {
-        let key = KeyId::of(KEY, &self.config);
+        let key = KeyId::of(KEY, &self.config).hashed();
         let picture = &self.picture;
         let (count, bytes) = picture
             .stripes
@@ -60,7 +60,7 @@ impl Scene {
         assert_eq!(u64::from(count), picture.index.object_count());
         let value_bytes: u64 = picture.striped().map(|found| found.manifest.value_bytes as u64).sum();
         assert_eq!(picture.bytes_stored, bytes + value_bytes);
-        let found = picture.index.candidates(key.slot(), Tag::of_hash(key.hash));
+        let found = picture.index.candidates(key.slot, key.tag());
         found.map(|location| picture.stripes.at(picture.stripes.place_of(location).0).id).collect()
     }
 }

@@ -151,8 +151,8 @@ impl Scene {
     }
 
     fn is_in_doubt(&self, found: Option<u64>) -> bool {
-        let key = self.engine.key_ref(KEY);
-        self.engine.is_in_doubt(key.hash, key.slot, found.map(|counter| Version::new(Epoch(1), counter)))
+        let key = self.engine.key_ref(KEY).hashed;
+        self.engine.is_in_doubt(key, found.map(|counter| Version::new(Epoch(1), counter)))
     }
 
     fn is_emptied(&self, counter: u64) -> bool {

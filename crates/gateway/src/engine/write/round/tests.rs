@@ -125,8 +125,8 @@ fn what_is_stored_and_removed_at_once_leaves_a_trace_where_something_may_come_ba
         let lock = engine.locks.insert(engine.key_ref(b"a"), LockPhase::Held);
         if may_come_back {
             leave_stripe(&mut engine, b"a");
-            let key = engine.key_ref(b"a");
-            engine.note_unsettled(key.hash, key.slot);
+            let key = engine.key_ref(b"a").hashed;
+            engine.note_unsettled(key);
         }
         if is_compared {
             name_a_record(&mut engine, b"a");

@@ -52,7 +52,8 @@ fn pieces_are_kept_while_a_later_owner_may_find_that_they_were_touched() {
     for is_touched in [false, true] {
         let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
         let left = leave_stripe(&mut engine, KEY);
-        let (slot, tag, hash) = (engine.key_ref(KEY).slot, engine.key_ref(KEY).tag(), engine.key_ref(KEY).hash);
+        let key = engine.key_ref(KEY).hashed;
+        let (slot, tag) = (key.slot, key.tag());
         let (shape, first, id) = (engine.config.shape, engine.take_stripe_ids(1), engine.take_stripe_ids(1));
         let members: std::sync::Arc<[NodeId]> = (0..engine.config.member_count() as u16).map(NodeId).collect();
         let partition = engine.config.partition_of(slot);
@@ -66,7 +67,7 @@ fn pieces_are_kept_while_a_later_owner_may_find_that_they_were_touched() {
         let version = Version::default();
         let old = OldRecord { location, version, record_bytes: 100, object_bytes: 109, manifest: Some(manifest) };
         if is_touched {
-            engine.note_unsettled(hash, slot);
+            engine.note_unsettled(key);
         }
         let held = engine.drop_doomed(vec![Doomed { key: KEY.to_vec(), old, gone: Gone::Expired }]);
         assert!(held.is_empty() && !engine.index.contains(slot, tag, location));

@@ -5,6 +5,7 @@ use shorttail_units::{OpNumber, Slot};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, InspectReport, Members, Scanned};
 
 use super::*;
+use crate::engine::state::index::HashedKey;
 use crate::engine::state::testing::touch_of;
 use crate::engine::takeover::census::Census;
 use crate::engine::takeover::picture::Picture;
@@ -302,7 +303,7 @@ fn an_object_that_is_touched_is_repaired_all_the_same() {
     scene.engine.give_orders();
     let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node).into_iter().map(move |(tag, _)| (node, tag))).collect();
     told.iter().for_each(|&(node, tag)| scene.answer(node, tag, &DONE));
-    let key = KeyRef { bytes: b"key", hash: 1, slot: Slot::of_key(b"key") };
+    let key = KeyRef { bytes: b"key", hashed: HashedKey { slot: Slot::of_key(b"key"), hash: 1 } };
     scene.engine.locks.insert(key, LockPhase::Writing(Box::new(touch_of(manifest))));
     // The order is to leave now.
     scene.engine.give_orders();
