@@ -141,20 +141,29 @@ impl Deref for StripedObjects {
     }
 }
 
+/// The value of a round that is to be striped: what all attempts at it have in common, but for their number.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    /// Of the round.
+    pub lock: PoolKey,
+    pub partition: PartitionId,
+    /// Shared by the attempts that race.
+    pub value: Arc<Vec<u8>>,
+    /// That of the first attempt: the policy by which the value is striped may have changed since.
+    pub layout: Layout,
+    /// Attempts before this one.
+    pub attempts: u32,
+}
+
 /// An attempt to hold all pieces of a value.
 #[derive(Debug)]
 pub struct StripedWrite {
-    pub(super) lock: PoolKey,
-    pub(super) partition: PartitionId,
+    pub(super) task: Task,
     pub(in crate::engine) manifest: Manifest,
-    /// Shared by the attempts that race.
-    pub(super) value: Arc<Vec<u8>>,
-    pub(super) layout: Layout,
     /// Next stripe to send.
     next: u32,
     /// Stripes of which not every member has confirmed, oldest first.
     pub(in crate::engine) flights: BTreeMap<u32, Flight>,
-    pub(super) attempts: u32,
     /// The other attempt, and whether this one is the second.
     pub(super) rival: Option<PoolKey>,
     pub(super) is_second: bool,
@@ -224,30 +233,22 @@ impl Engine {
         let partition = self.config.partition_of(held.slot);
         let Some(round) = self.round_mut(lock) else { return };
         let End::Store(Object { data: ObjectData::Inline(value), .. }) = &mut round.end else { return };
-        let value = std::mem::take(value);
+        let value = Arc::new(std::mem::take(value));
         let layout = self.config.layout(self.policy(partition).small_write, value.len());
-        self.begin_attempt(lock, partition, Arc::new(value), layout, 0);
+        self.begin_attempt(Task { lock, partition, value, layout, attempts: 0 });
     }
 
-    /// The layout is that of the first attempt: the policy by which the value is striped may have changed since.
-    fn begin_attempt(
-        &mut self,
-        lock: PoolKey,
-        partition: PartitionId,
-        value: Arc<Vec<u8>>,
-        layout: Layout,
-        attempts: u32,
-    ) {
-        let core_bytes = self.striped_bytes_on_core(value.len(), layout);
-        let members = match self.members_for(lock, partition, layout.shape, core_bytes) {
+    fn begin_attempt(&mut self, task: Task) {
+        let core_bytes = self.striped_bytes_on_core(task.value.len(), task.layout);
+        let members = match self.members_for(task.lock, task.partition, task.layout.shape, core_bytes) {
             Ok(members) => members,
             // Nothing is given up for what would find no place all the same.
             Err(PlaceError::Wait) if !self.might_ever_fit(core_bytes) => {
-                return self.postpone_striped(lock, value, PlaceError::Refuse(StoreError::TooLarge));
+                return self.postpone_striped(task, PlaceError::Refuse(StoreError::TooLarge));
             }
-            Err(error) => return self.postpone_striped(lock, value, error),
+            Err(error) => return self.postpone_striped(task, error),
         };
-        self.send_attempt(lock, partition, value, layout, attempts, members);
+        self.send_attempt(task, members);
     }
 
     /// What a value takes of each core of each member at most.
@@ -260,40 +261,22 @@ impl Engine {
     }
 
     /// Begins to send the pieces of a value to these members; `None` if nobody waits for them any more.
-    pub(super) fn send_attempt(
-        &mut self,
-        lock: PoolKey,
-        partition: PartitionId,
-        value: Arc<Vec<u8>>,
-        layout: Layout,
-        attempts: u32,
-        members: Arc<[NodeId]>,
-    ) -> Option<PoolKey> {
-        let key = self.locks.get(lock)?.key.to_vec();
-        let Layout { shape, payload_bytes_min } = layout;
+    pub(super) fn send_attempt(&mut self, task: Task, members: Arc<[NodeId]>) -> Option<PoolKey> {
+        let key = self.locks.get(task.lock)?.key.to_vec();
+        let (value_bytes, Layout { shape, payload_bytes_min }) = (task.value.len(), task.layout);
         let (stripe_count, piece_bytes) =
-            Manifest::cut(value.len(), shape.data_count(), self.config.chunk_bytes, payload_bytes_min);
+            Manifest::cut(value_bytes, shape.data_count(), self.config.chunk_bytes, payload_bytes_min);
         let manifest = Manifest {
-            value_bytes: value.len(),
+            value_bytes,
             first: self.take_stripe_ids(u64::from(stripe_count)),
             stripe_count,
             piece_bytes,
             shape,
             members,
         };
-        self.striped.insert(StripedObject::new(key, partition, manifest.clone()));
-        let write = StripedWrite {
-            lock,
-            partition,
-            manifest,
-            value,
-            layout,
-            next: 0,
-            flights: BTreeMap::new(),
-            attempts,
-            rival: None,
-            is_second: false,
-        };
+        self.striped.insert(StripedObject::new(key, task.partition, manifest.clone()));
+        let write =
+            StripedWrite { task, manifest, next: 0, flights: BTreeMap::new(), rival: None, is_second: false };
         let write = self.striped_writes.insert(write);
         self.send_stripes(write);
         Some(write)
@@ -327,16 +310,16 @@ impl Engine {
     }
 
     /// The value goes back to its round, which waits for memory or fails.
-    fn postpone_striped(&mut self, lock: PoolKey, returned: Arc<Vec<u8>>, error: PlaceError) {
-        if let Some(round) = self.round_mut(lock) {
+    fn postpone_striped(&mut self, task: Task, error: PlaceError) {
+        if let Some(round) = self.round_mut(task.lock) {
             if let End::Store(Object { data: ObjectData::Inline(value), .. }) = &mut round.end {
-                *value = Arc::unwrap_or_clone(returned);
+                *value = Arc::unwrap_or_clone(task.value);
             }
             round.is_sent = false;
         }
         match error {
-            PlaceError::Wait => self.stall_striped(lock),
-            PlaceError::Refuse(error) => self.fail_round(lock, error),
+            PlaceError::Wait => self.stall_striped(task.lock),
+            PlaceError::Refuse(error) => self.fail_round(task.lock, error),
         }
     }
 
@@ -348,9 +331,9 @@ impl Engine {
             }
             let number = write.next;
             write.next += 1;
-            let (partition, manifest) = (write.partition, write.manifest.clone());
+            let (partition, manifest) = (write.task.partition, write.manifest.clone());
             let code = self.codes.get(manifest.shape);
-            let chunks = cut(&manifest, number, &write.value, &code);
+            let chunks = cut(&manifest, number, &write.task.value, &code);
             let stripe = manifest.first.plus(u64::from(number));
             self.expect_use(&manifest.members, stripe, self.chunk_room_bytes(manifest.piece_bytes));
             let (kind, shape) = (ChunkKind::Striped, manifest.shape);
@@ -384,13 +367,13 @@ impl Engine {
         }
         let write = self.striped_writes.remove(key).expect("it was there");
         self.win_striped_race(&write);
-        if let Some(round) = self.round_mut(write.lock) {
+        if let Some(round) = self.round_mut(write.task.lock) {
             if let End::Store(object) = &mut round.end {
                 object.data = ObjectData::Striped { manifest: write.manifest, value: None };
             }
             round.is_sent = false;
         }
-        self.send_round(write.lock);
+        self.send_round(write.task.lock);
     }
 
     /// A member refused or was lost: what was installed goes, and the write starts again elsewhere, or waits for
@@ -400,14 +383,14 @@ impl Engine {
         if self.leaves_striped_race(&write) {
             return;
         }
+        let task = write.task;
         if refusal == Some(Refusal::OutOfMemory) {
-            return self.postpone_striped(write.lock, write.value, PlaceError::Wait);
+            return self.postpone_striped(task, PlaceError::Wait);
         }
-        if write.attempts + 1 < ATTEMPTS_MAX {
-            let StripedWrite { lock, partition, value, layout, attempts, .. } = write;
-            return self.begin_attempt(lock, partition, value, layout, attempts + 1);
+        if task.attempts + 1 < ATTEMPTS_MAX {
+            return self.begin_attempt(Task { attempts: task.attempts + 1, ..task });
         }
-        self.postpone_striped(write.lock, write.value, PlaceError::Refuse(StoreError::OutcomeUnknown));
+        self.postpone_striped(task, PlaceError::Refuse(StoreError::OutcomeUnknown));
     }
 
     /// Ends an attempt: its pieces are freed, also those that are still on their way (rule R11).

@@ -23,7 +23,7 @@ use shorttail_monitor::Class;
 use shorttail_policy::{Hedge, Update};
 use shorttail_units::{CodeShape, NodeId, PartitionId};
 
-use super::striped::{ATTEMPTS_MAX, StripedWrite};
+use super::striped::{ATTEMPTS_MAX, StripedWrite, Task};
 use crate::engine::limits::HEDGE_RETRY_US;
 use crate::engine::sessions::nodes::Node;
 use crate::engine::state::pool::PoolKey;
@@ -42,7 +42,7 @@ impl Engine {
 
     /// Races what is late now.
     pub(in crate::engine) fn race_late_values(&mut self) {
-        let writes = self.striped_writes.iter().filter(|(_, write)| self.races_values(write.partition));
+        let writes = self.striped_writes.iter().filter(|(_, write)| self.races_values(write.task.partition));
         for key in writes.map(|(key, _)| key).collect::<Vec<_>>() {
             self.race_late_value(key);
         }
@@ -102,7 +102,7 @@ impl Engine {
         let Some(write) = self.striped_writes.get(key) else { return false };
         let rival = write.rival.and_then(|rival| self.striped_writes.get(rival));
         let is_slow = |write: &StripedWrite| self.owing(write).any(|it| self.monitor.is_fail_slow(it));
-        self.values_sidestep(write.partition) && self.owing(write).any(|it| it == node) && rival.is_none_or(is_slow)
+        self.values_sidestep(write.task.partition) && self.owing(write).any(|it| it == node) && rival.is_none_or(is_slow)
     }
 
     /// Does the node owe an answer to an install that it was sent before this time, be it of an attempt that was given
@@ -133,19 +133,18 @@ impl Engine {
     fn race_value(&mut self, key: PoolKey) -> bool {
         let Some(write) = self.striped_writes.get(key) else { return false };
         let rival = write.rival.and_then(|rival| Some((rival, self.striped_writes.get(rival)?)));
-        let attempts = rival.map_or(0, |(_, rival)| rival.attempts).max(write.attempts) + 1;
+        let attempts = rival.map_or(0, |(_, rival)| rival.task.attempts).max(write.task.attempts) + 1;
         // One is left for the case that it fails.
         if attempts + 1 >= ATTEMPTS_MAX {
             return false;
         }
         let is_ahead = rival.is_some_and(|(_, rival)| rival.pieces_held() > write.pieces_held());
-        let StripedWrite { lock, partition, layout, .. } = *write;
-        let (value, rival) = (Arc::clone(&write.value), rival.map(|(rival, _)| rival));
-        let core_bytes = self.striped_bytes_on_core(value.len(), layout);
+        let (task, rival) = (Task { attempts, ..write.task.clone() }, rival.map(|(rival, _)| rival));
+        let core_bytes = self.striped_bytes_on_core(task.value.len(), task.layout);
         if self.striped_fits(core_bytes).is_err() {
             return false;
         }
-        let Some(members) = self.members_not_late(layout.shape, core_bytes) else { return false };
+        let Some(members) = self.members_not_late(task.layout.shape, core_bytes) else { return false };
         let (stays, goes) = if is_ahead { (rival, Some(key)) } else { (Some(key), rival) };
         if let Some(goes) = goes {
             self.drop_attempt(goes);
@@ -154,7 +153,7 @@ impl Engine {
         if let Some(write) = stays.and_then(|stays| self.striped_writes.get_mut(stays)) {
             write.rival = None;
         }
-        let Some(next) = self.send_attempt(lock, partition, value, layout, attempts, members) else { return false };
+        let Some(next) = self.send_attempt(task, members) else { return false };
         if let Some(write) = self.striped_writes.get_mut(next) {
             (write.rival, write.is_second) = (stays, true);
         }
