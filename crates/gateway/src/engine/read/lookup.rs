@@ -13,7 +13,7 @@ use crate::engine::state::index::{HashedKey, Location};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::write::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use crate::engine::write::manifest::Manifest;
-use crate::engine::write::striped::Reader;
+use crate::engine::write::striped_read::Reader;
 use crate::engine::{Engine, KeyRef, Token};
 use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;

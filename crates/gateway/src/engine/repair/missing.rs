@@ -16,7 +16,7 @@ use crate::engine::state::stripes::Stripe;
 use crate::engine::takeover::census::{Census, Member, Seat};
 use crate::engine::takeover::recovery::census_of;
 use crate::engine::write::log::Purpose;
-use crate::engine::write::striped::StripedObject;
+use crate::engine::write::striped_objects::StripedObject;
 use crate::engine::{Engine, Phase};
 impl Engine {
     /// Is what a packed stripe lacks to be rebuilt? So it is while jobs empty it: that may take as long as there is no

@@ -10,7 +10,7 @@ use super::picture::{Picture, StripedFound};
 use crate::engine::Engine;
 use crate::engine::repair::queue::{Facts, Reparable};
 use crate::engine::state::stripes::StripePhase;
-use crate::engine::write::striped::StripedObject;
+use crate::engine::write::striped_objects::StripedObject;
 
 impl Engine {
     /// Makes the picture this owner's own; answers which stripes are void. `away`: nodes that may come back with more.

@@ -29,7 +29,7 @@ use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::lock::LockPhase;
 use super::log::{PlaceError, Purpose};
-use super::striped::StripedObject;
+use super::striped_objects::StripedObject;
 use crate::command::StoreError;
 use crate::engine::limits::{FLUSH_RETRY_US, STALL_US_MAX};
 use crate::engine::reclaim::reserve::Urgency;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shorttail_units::StripeId;
 
-use super::striped::StripedObject;
+use super::striped_objects::StripedObject;
 use crate::engine::Engine;
 use crate::engine::limits::FLUSHED_FREES_MAX;
 

@@ -23,7 +23,9 @@
 //! | `spare` | memory of stripes that are sealed, for the next ones to lie in |
 //! | `stalled` | writes that wait for memory or for seals, and when they wait no longer |
 //! | `striped` | values with stripes of their own, cut into pieces on `k+m` nodes |
+//! | `striped_objects` | which striped objects there are, or are being written, and who holds their stripes |
 //! | `striped_race` | striped writes that are late: all pieces again beside the first attempt |
+//! | `striped_read` | striped values that are read, or wait until there is room for them |
 //! | `unsettled` | keys of which a write failed after it was sent, so that nobody knows what becomes of it |
 
 mod apart;
@@ -44,5 +46,7 @@ mod seal_sums;
 pub(super) mod spare;
 pub(super) mod stalled;
 pub(super) mod striped;
+pub(super) mod striped_objects;
 mod striped_race;
+pub(super) mod striped_read;
 pub(super) mod unsettled;

@@ -5,141 +5,28 @@
 //! appended to the log, and that makes the object exist (rule R8). A failure on the way starts again with new stripe
 //! ids and members. The pieces of the value before are freed when the new manifest is durable, also where they lie on
 //! the same nodes: a crash leaves the old value or the new one, never a mix. What is late is written again beside it
-//! (see `striped_race`). Read: the pieces are fetched side by side, each by itself degraded if need be; so many values
-//! at once as there is room for (see `read_room`).
+//! (see `striped_race`). Read: see `striped_read`.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shorttail_codes::ChunkSet;
-use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId, UnixMs};
+use shorttail_units::{CodeShape, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 
 use super::layout::Layout;
-use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord, Round};
+use super::lock::{End, LockPhase, Object, ObjectData, Round};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
-use crate::command::{ApplyContext, BoxCommand, StoreError};
+use super::striped_objects::StripedObject;
+use crate::command::StoreError;
 use crate::engine::limits::INSTALLS_IN_FLIGHT;
-use crate::engine::read::fetch::{Extent, FetchPurpose, Wanted};
-use crate::engine::repair::queue::Facts;
 use crate::engine::sessions::nodes::Node;
 use crate::engine::state::pool::PoolKey;
-use crate::engine::{Engine, Token, What, Work};
+use crate::engine::{Engine, What};
 
 /// Attempts of a striped write, late and failed ones, before its client hears of it: four nodes that stand still may be
 /// met one after the other.
 pub(super) const ATTEMPTS_MAX: u32 = 6;
-
-/// A striped object that exists, or is being written.
-#[derive(Clone, Debug)]
-pub struct StripedObject {
-    pub key: Vec<u8>,
-    pub partition: PartitionId,
-    pub manifest: Manifest,
-    /// As its manifest's record says, once that is durable.
-    pub expiry: Option<UnixMs>,
-    /// Stripes of which a chunk was rebuilt elsewhere, and who holds them now.
-    moved: BTreeMap<StripeId, (Configuration, Arc<[NodeId]>)>,
-}
-
-impl StripedObject {
-    pub fn new(key: Vec<u8>, partition: PartitionId, manifest: Manifest) -> Self {
-        StripedObject { key, partition, manifest, expiry: None, moved: BTreeMap::new() }
-    }
-
-    pub fn is_over(&self, now: UnixMs) -> bool {
-        self.expiry.is_some_and(|expiry| expiry <= now)
-    }
-
-    pub fn stripes(&self) -> impl Iterator<Item = StripeId> + use<> {
-        let (first, count) = (self.manifest.first, self.manifest.stripe_count);
-        (0..count).map(move |number| first.plus(u64::from(number)))
-    }
-
-    /// Who holds a stripe, and under which configuration.
-    pub fn members_of(&self, stripe: StripeId) -> (Configuration, Arc<[NodeId]>) {
-        let moved = self.moved.get(&stripe).cloned();
-        moved.unwrap_or_else(|| (Configuration::default(), self.manifest.members.clone()))
-    }
-
-    pub(in crate::engine) fn facts_of(&self, stripe: StripeId) -> Facts {
-        let (configuration, members) = self.members_of(stripe);
-        Facts {
-            partition: self.partition,
-            kind: ChunkKind::Striped,
-            shape: self.manifest.shape,
-            chunk_bytes: self.manifest.piece_bytes,
-            configuration,
-            members,
-        }
-    }
-
-    pub fn move_to(&mut self, stripe: StripeId, configuration: Configuration, members: Arc<[NodeId]>) {
-        self.moved.insert(stripe, (configuration, members));
-    }
-}
-
-/// Striped objects by their first stripe: in the order in which they were written.
-#[derive(Debug, Default)]
-pub struct StripedObjects {
-    by_first: BTreeMap<StripeId, StripedObject>,
-    value_bytes: u64,
-}
-
-impl StripedObjects {
-    pub fn insert(&mut self, object: StripedObject) {
-        self.value_bytes += object.manifest.value_bytes as u64;
-        let replaced = self.by_first.insert(object.manifest.first, object);
-        assert!(replaced.is_none(), "stripe ids are used once");
-    }
-
-    pub fn remove(&mut self, first: StripeId) -> Option<StripedObject> {
-        let object = self.by_first.remove(&first)?;
-        self.value_bytes -= object.manifest.value_bytes as u64;
-        Some(object)
-    }
-
-    /// Takes out what goes. Where all of it does but a few, those few are all that is looked at.
-    pub fn take(
-        &mut self,
-        kept: &BTreeSet<StripeId>,
-        goes: Option<impl Fn(&StripedObject) -> bool>,
-    ) -> BTreeMap<StripeId, StripedObject> {
-        let taken = match goes {
-            Some(goes) => {
-                let is_taken = |first: &StripeId, object: &mut StripedObject| goes(object) && !kept.contains(first);
-                self.by_first.extract_if(.., is_taken).collect()
-            }
-            None => {
-                let mut all = std::mem::take(&mut self.by_first);
-                self.by_first.extend(kept.iter().filter_map(|first| all.remove_entry(first)));
-                all
-            }
-        };
-        self.value_bytes = self.by_first.values().map(|object| object.manifest.value_bytes as u64).sum();
-        taken
-    }
-
-    /// The manifest must stay what it is.
-    pub fn get_mut(&mut self, first: &StripeId) -> Option<&mut StripedObject> {
-        self.by_first.get_mut(first)
-    }
-
-    /// Bytes of all their values.
-    pub fn value_bytes(&self) -> u64 {
-        self.value_bytes
-    }
-}
-
-impl Deref for StripedObjects {
-    type Target = BTreeMap<StripeId, StripedObject>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.by_first
-    }
-}
 
 /// The value of a round that is to be striped: what all attempts at it have in common, but for their number.
 #[derive(Clone, Debug)]
@@ -186,48 +73,7 @@ pub struct Flight {
     pub(super) tags: Vec<PoolKey>,
 }
 
-/// Who waits for the value.
-#[derive(Debug)]
-pub(in crate::engine) enum Reader {
-    Command { token: Token, command: BoxCommand },
-    Round { lock: PoolKey, old: OldRecord },
-}
-
-#[derive(Debug)]
-pub struct StripedRead {
-    reader: Reader,
-    object: Object,
-    partition: PartitionId,
-    manifest: Manifest,
-    value: Vec<u8>,
-    /// Next stripe to read, and stripes not there yet.
-    next: u32,
-    missing: u32,
-}
-
-impl StripedRead {
-    pub fn value_bytes(&self) -> usize {
-        self.manifest.value_bytes
-    }
-
-    /// First stripe of what is read.
-    pub(in crate::engine) fn first(&self) -> StripeId {
-        self.manifest.first
-    }
-}
-
 impl Engine {
-    /// Takes out the clients that wait for values.
-    pub(in crate::engine) fn take_striped_readers(&mut self) -> Vec<(Token, BoxCommand)> {
-        let waiting = self.read_room.take_all().map(|(reader, _)| reader);
-        let readers = self.striped_reads.take_all().into_iter().map(|read| read.reader).chain(waiting);
-        let of_client = |reader| match reader {
-            Reader::Command { token, command } => Some((token, command)),
-            Reader::Round { .. } => None,
-        };
-        readers.filter_map(of_client).collect()
-    }
-
     pub(super) fn start_striped_write(&mut self, lock: PoolKey) {
         let Some(held) = self.locks.get(lock) else { return };
         let partition = self.config.partition_of(held.slot);
@@ -437,133 +283,6 @@ impl Engine {
         self.striped.get_mut(&first)
     }
 
-    /// Reads the value of a striped object once there is room; `is_next`: before others that wait.
-    pub(in crate::engine) fn load_striped(&mut self, reader: Reader, object: Object, is_next: bool) {
-        let (bytes, reader) = (object.data.value_bytes(), (reader, object));
-        let admitted = match is_next {
-            true => self.read_room.admit_next(bytes, reader),
-            false => self.read_room.admit(bytes, reader),
-        };
-        if let Some((reader, object)) = admitted {
-            self.start_striped_read(reader, object);
-        }
-    }
-
-    /// Reads that waited for room begin; those whose value was replaced meanwhile, with the one that is there now.
-    pub(in crate::engine) fn resume_striped_reads(&mut self) {
-        while let Some((reader, object)) = self.read_room.next() {
-            match reader {
-                Reader::Command { token, command } if self.is_replaced_value(&object) => {
-                    self.read_room.leave(object.data.value_bytes());
-                    self.read_replaced(token, command);
-                }
-                reader => self.start_striped_read(reader, object),
-            }
-        }
-    }
-
-    fn is_replaced_value(&self, object: &Object) -> bool {
-        let ObjectData::Striped { manifest, .. } = &object.data else { return false };
-        !self.striped.contains_key(&manifest.first)
-    }
-
-    /// A read is over: what it took is free for those that wait.
-    fn take_striped_read(&mut self, key: PoolKey) -> Option<StripedRead> {
-        let read = self.striped_reads.remove(key)?;
-        self.read_room.leave(read.manifest.value_bytes);
-        self.work.push_back(Work::Read);
-        Some(read)
-    }
-
-    fn start_striped_read(&mut self, reader: Reader, object: Object) {
-        let ObjectData::Striped { manifest, .. } = &object.data else { return };
-        let manifest = manifest.clone();
-        let value = vec![0; manifest.value_bytes];
-        let partition = self.striped.get(&manifest.first).map(|object| object.partition).unwrap_or_default();
-        let missing = manifest.stripe_count;
-        let read = StripedRead { reader, object, partition, manifest, value, next: 0, missing };
-        let key = self.striped_reads.insert(read);
-        for _ in 0..INSTALLS_IN_FLIGHT {
-            self.read_next_stripe(key);
-        }
-    }
-
-    fn read_next_stripe(&mut self, key: PoolKey) {
-        let Some(read) = self.striped_reads.get_mut(key) else { return };
-        let manifest = &read.manifest;
-        if read.next == manifest.stripe_count {
-            return;
-        }
-        let number = read.next;
-        read.next += 1;
-        let stripe = manifest.first.plus(u64::from(number));
-        let held = self.striped.get(&manifest.first).map(|object| object.members_of(stripe).1);
-        let holds_some = |&index: &usize| !manifest.value_range(number, index).is_empty();
-        let pieces: ChunkSet = (0..manifest.shape.data_count()).filter(holds_some).collect();
-        let wanted = Wanted {
-            stripe,
-            shape: manifest.shape,
-            partition: read.partition,
-            members: held.unwrap_or_else(|| manifest.members.clone()),
-            data_index: 0,
-            chunk_bytes: manifest.piece_bytes as u32,
-            offset: 0,
-            extent: Extent::Bytes(manifest.piece_bytes as u32),
-            op: OpNumber(0),
-            purpose: FetchPurpose::Piece { read: key, number },
-        };
-        // An empty value is read too: so it is seen whether it can be.
-        self.start_pieces(wanted, if pieces.is_empty() { ChunkSet::of(0) } else { pieces });
-    }
-
-    /// The wanted pieces of a stripe, whole.
-    pub(in crate::engine) fn pieces_read(
-        &mut self,
-        key: PoolKey,
-        number: u32,
-        pieces: impl Iterator<Item = (u8, Vec<u8>)>,
-    ) {
-        let Some(read) = self.striped_reads.get_mut(key) else { return };
-        for (data_index, piece) in pieces {
-            let range = read.manifest.value_range(number, usize::from(data_index));
-            let length = range.len();
-            read.value[range].copy_from_slice(&piece[..length]);
-        }
-        read.missing -= 1;
-        if read.missing > 0 {
-            return self.read_next_stripe(key);
-        }
-        let read = self.take_striped_read(key).expect("it was there");
-        self.striped_loaded(read);
-    }
-
-    fn striped_loaded(&mut self, read: StripedRead) {
-        let mut object = read.object;
-        object.data = ObjectData::Striped { manifest: read.manifest, value: Some(read.value) };
-        match read.reader {
-            Reader::Command { token, mut command } => {
-                let mut reply = Vec::new();
-                let context = ApplyContext { now: self.now, version: Default::default() };
-                command.apply(Some(object.shown()), &context, &mut reply);
-                self.answer_key(token, command, reply);
-            }
-            Reader::Round { lock, old } => self.striped_loaded_for_round(lock, object, old),
-        }
-    }
-
-    fn striped_loaded_for_round(&mut self, lock: PoolKey, object: Object, old: OldRecord) {
-        if self.is_current(lock, &old) {
-            return self.round_current(lock, Some(object), Old::Present(old));
-        }
-        self.start_round_again(lock);
-    }
-
-    /// Is what a round reads still what its key has? It may have been flushed meanwhile.
-    fn is_current(&self, lock: PoolKey, old: &OldRecord) -> bool {
-        let held = self.locks.get(lock);
-        held.is_some_and(|held| self.index.contains(held.slot, held.tag(), old.location))
-    }
-
     /// First stripes of striped objects that rounds are about to make, or to keep: these decide what becomes of them.
     pub(in crate::engine) fn striped_in_flight(&self) -> Vec<StripeId> {
         let unconfirmed = self.unconfirmed_rounds().filter_map(|round| round.manifest());
@@ -586,18 +305,6 @@ impl Engine {
             LockPhase::Writing(round) if round.confirmed.is_none() => Some(&**round),
             _ => None,
         })
-    }
-
-    /// Pieces are gone: the object was replaced while it was read, or too many nodes failed.
-    pub(in crate::engine) fn striped_unreadable(&mut self, key: PoolKey) {
-        let Some(read) = self.take_striped_read(key) else { return };
-        let was_replaced = !self.striped.contains_key(&read.manifest.first);
-        match read.reader {
-            Reader::Command { token, command } if was_replaced => self.read_replaced(token, command),
-            Reader::Command { token, command } => self.refuse(token, &command, StoreError::Unreadable),
-            Reader::Round { lock, old } if !self.is_current(lock, &old) => self.start_round_again(lock),
-            Reader::Round { lock, .. } => self.round_unreadable(lock),
-        }
     }
 }
 

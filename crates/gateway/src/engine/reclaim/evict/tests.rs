@@ -11,7 +11,7 @@ use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes, keys_in,
 use crate::engine::write::manifest::Manifest;
 use crate::engine::write::open_stripe::OpenStripe;
 use crate::engine::write::stalled::{Kind, Lane, StalledWrite};
-use crate::engine::write::striped::StripedObject;
+use crate::engine::write::striped_objects::StripedObject;
 
 const OVER: UnixMs = UnixMs(1_000);
 

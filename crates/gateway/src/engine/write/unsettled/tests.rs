@@ -8,7 +8,7 @@ use crate::engine::reclaim::doomed::{Doomed, Gone};
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{ask, engine_of_ready_nodes, leave_stripe, replies_of};
 use crate::engine::write::lock::{End, FinishedCommands, LockPhase, Object, ObjectData, Old, OldRecord, Round};
-use crate::engine::write::striped::StripedObject;
+use crate::engine::write::striped_objects::StripedObject;
 use crate::engine::{NodePhase, Token};
 use crate::request::{GroupPut, Reply, Request, RequestId};
 

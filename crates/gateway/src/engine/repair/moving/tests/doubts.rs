@@ -12,7 +12,7 @@ use crate::engine::takeover::picture::Picture;
 use crate::engine::takeover::recovery::Gathering;
 use crate::engine::write::lock::LockPhase;
 use crate::engine::write::manifest::Manifest;
-use crate::engine::write::striped::StripedObject;
+use crate::engine::write::striped_objects::StripedObject;
 use crate::engine::{KeyRef, Phase};
 
 const NO_CHUNK: NodeReply<'_> = NodeReply::Refused { refusal: Refusal::NoChunk, detail: 0 };
