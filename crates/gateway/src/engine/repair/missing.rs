@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use shorttail_units::{CodeShape, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkKind, ChunkReport};
 
-use super::queue::{AwayCount, Facts, Reparable};
+use super::queue::{AwayCount, Reparable, StripeFacts};
 use crate::engine::limits::AWAY_LOOKS_MAX;
 use crate::engine::sessions::node_session::ChunkScan;
 use crate::engine::sessions::nodes::SessionId;
@@ -29,7 +29,7 @@ impl Engine {
         if let Some(slot) = self.stripes.slot_of(id) {
             let stripe = self.stripes.at(slot);
             return match self.is_to_stay_whole(stripe) {
-                true => Reparable::Whole(Facts {
+                true => Reparable::Whole(StripeFacts {
                     partition: stripe.partition,
                     kind: ChunkKind::Packed,
                     shape: self.config.shape,
@@ -49,7 +49,7 @@ impl Engine {
 
     /// What is known of a stripe, whether it can be repaired now or not; `None`: it is void or was left unsealed, or
     /// does not exist.
-    pub(super) fn facts_of(&self, id: StripeId) -> Option<Facts> {
+    pub(super) fn facts_of(&self, id: StripeId) -> Option<StripeFacts> {
         match self.reparable(id) {
             Reparable::Whole(facts) => Some(facts),
             Reparable::NotYet => self.striped_of(id).map(|(_, object)| object.facts_of(id)),
@@ -177,7 +177,7 @@ impl Engine {
         let mut members = facts.members.to_vec();
         let before = std::mem::replace(&mut members[chunk], node);
         let partition = facts.partition;
-        self.set_members(stripe, &Facts { members: members.into(), ..facts });
+        self.set_members(stripe, &StripeFacts { members: members.into(), ..facts });
         self.tell_members(stripe);
         self.repair.clear(stripe, chunk);
         // It may have got an order.

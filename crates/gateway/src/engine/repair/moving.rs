@@ -27,12 +27,12 @@ use std::sync::Arc;
 use shorttail_codes::ChunkSet;
 use shorttail_placement::{Candidate, Wish, choose_replacement};
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
-use shorttail_wire::node::{ChunkDescription, NodeRequest, Refusal, Source};
+use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
 use super::levelling::Off;
 use super::losing::Walk;
-use super::queue::{Facts, Reparable};
+use super::queue::{Reparable, StripeFacts};
 use super::rate::Rate;
 use crate::engine::limits::{
     LEVEL_LOOK_US, MOVE_LOOKS_MAX, REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
@@ -343,9 +343,9 @@ impl Engine {
         members[chunk] = target;
         let configuration = facts.configuration.next(self.config.epoch);
         // The number is taken, whatever becomes of the move.
-        self.set_members(stripe, &Facts { configuration, ..facts.clone() });
+        self.set_members(stripe, &StripeFacts { configuration, ..facts.clone() });
         self.expect_use(&[target], stripe, self.chunk_room_bytes(facts.chunk_bytes));
-        let facts = Facts { configuration, members: members.into(), ..facts };
+        let facts = StripeFacts { configuration, members: members.into(), ..facts };
         let (partition, members, untold) = (facts.partition, facts.members.clone(), ready.len());
         let order =
             Move { partition, chunk, from, target, configuration, members, untold, has_failed: false, asked_us: None };
@@ -363,7 +363,7 @@ impl Engine {
 
     /// Who could hold a chunk of the stripe that leaves a node. Those that it would have to wait for are evaded: a node
     /// that frees what it had of the stripe, and one that is slow, which for `REPAIR_SLOW_US` may only be late.
-    fn targets_of_move(&self, stripe: StripeId, facts: &Facts) -> Vec<Candidate> {
+    fn targets_of_move(&self, stripe: StripeId, facts: &StripeFacts) -> Vec<Candidate> {
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.kept_bytes();
         let is_slow_for_long = |node: NodeId| {
             let since_us = self.moves.slow_since_us.get(&node);
@@ -389,7 +389,7 @@ impl Engine {
     pub(super) fn choose_target(
         &self,
         stripe: StripeId,
-        facts: &Facts,
+        facts: &StripeFacts,
         member: NodeId,
         able: &[Candidate],
     ) -> Option<NodeId> {
@@ -418,11 +418,9 @@ impl Engine {
     pub(super) fn send_move(&mut self, stripe: StripeId) {
         let Some(order) = self.moves.under_way.get(&stripe) else { return };
         let Reparable::Whole(facts) = self.reparable(stripe) else { return self.cancel_move(stripe) };
-        let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &order.members);
-        let index = order.chunk as u8;
-        let description = ChunkDescription { index, configuration: order.configuration, ..first };
-        let core = self.nodes.session_of(order.from, stripe).core;
-        let sources = vec![Source { index, core, node: order.from, position: self.position_of(stripe, order.chunk) }];
+        let facts = StripeFacts { configuration: order.configuration, members: order.members.clone(), ..facts };
+        let description = self.describe(stripe, &facts, order.chunk);
+        let sources = vec![self.source_of(stripe, order.chunk, order.from)];
         let target = order.target;
         self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Move { stripe });
         if let Some(order) = self.moves.under_way.get_mut(&stripe) {
@@ -479,7 +477,7 @@ impl Engine {
         }
         let partition = facts.partition;
         // Its number was taken when it began.
-        self.set_members(stripe, &Facts { members: order.members, ..facts });
+        self.set_members(stripe, &StripeFacts { members: order.members, ..facts });
         // Its old place may have been lost meanwhile.
         self.repair.clear(stripe, order.chunk);
         self.moves.refused.remove(&stripe);
@@ -525,7 +523,7 @@ impl Engine {
     pub(in crate::engine) fn tell_members(&mut self, stripe: StripeId) {
         // Whatever becomes of the object: what some were told must not stay under a number of other members.
         let Some(facts) = self.facts_of(stripe) else { return };
-        let facts = Facts { configuration: facts.configuration.next(self.config.epoch), ..facts };
+        let facts = StripeFacts { configuration: facts.configuration.next(self.config.epoch), ..facts };
         self.set_members(stripe, &facts);
         let is_told = |&&node: &&NodeId| self.nodes.is_ready(node) || self.nodes.has_told_already(node, stripe);
         for &node in facts.members.iter().filter(is_told).collect::<Vec<_>>() {
@@ -540,10 +538,10 @@ impl Engine {
     }
 
     /// What members are told of a stripe of which a chunk is to move, or to be rebuilt elsewhere.
-    pub(super) fn announced_facts(&self, stripe: StripeId, facts: Facts) -> Facts {
+    pub(super) fn announced_facts(&self, stripe: StripeId, facts: StripeFacts) -> StripeFacts {
         let moved = self.moves.under_way.get(&stripe).map(|order| (order.configuration, order.members.clone()));
         match moved.or_else(|| self.telling_of(stripe)) {
-            Some((configuration, members)) => Facts { configuration, members, ..facts },
+            Some((configuration, members)) => StripeFacts { configuration, members, ..facts },
             None => facts,
         }
     }

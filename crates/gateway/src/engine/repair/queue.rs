@@ -539,9 +539,9 @@ fn count_other<K: Ord>(counts: &mut BTreeMap<K, u64>, before: Option<K>, after: 
     }
 }
 
-/// What has to be known of a stripe to rebuild a chunk of it.
+/// What has to be known of a stripe to describe a chunk of it to a node, or to have one rebuilt.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Facts {
+pub(in crate::engine) struct StripeFacts {
     pub partition: PartitionId,
     pub kind: ChunkKind,
     pub shape: CodeShape,
@@ -550,7 +550,7 @@ pub(in crate::engine) struct Facts {
     pub members: Arc<[NodeId]>,
 }
 
-impl Facts {
+impl StripeFacts {
     /// The members, in order, but for those of these chunks.
     pub fn members_without(&self, chunks: ChunkSet) -> impl Iterator<Item = NodeId> {
         self.members.iter().enumerate().filter(move |&(chunk, _)| !chunks.contains(chunk)).map(|(_, &node)| node)
@@ -560,7 +560,7 @@ impl Facts {
 /// Can a stripe be repaired?
 #[derive(Debug)]
 pub(in crate::engine) enum Reparable {
-    Whole(Facts),
+    Whole(StripeFacts),
     /// Its object does not exist yet.
     NotYet,
     /// It is void or was left unsealed, or does not exist.

@@ -25,7 +25,7 @@ use shorttail_placement::Candidate;
 use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
-use super::queue::{Facts, Reparable};
+use super::queue::{Reparable, StripeFacts};
 use crate::engine::limits::{
     REBUILD_ASK_US, REPAIR_BEHIND_MAX, REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX,
     REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, REPAIR_SLOW_US, REPAIR_STUCK_LOOKS,
@@ -198,7 +198,7 @@ impl Engine {
     }
 
     /// Gives an order for one chunk of the stripe, or lets it rest; true: it waits for nodes that have enough to do.
-    fn repair_stripe(&mut self, stripe: StripeId, facts: Facts) -> bool {
+    fn repair_stripe(&mut self, stripe: StripeId, facts: StripeFacts) -> bool {
         match self.look_at(stripe, &facts) {
             Look::Order { chunk, target, sources } => {
                 let number = self.repair.take_order_number();
@@ -216,7 +216,7 @@ impl Engine {
     }
 
     /// For which chunk of the stripe an order can be given, if for one.
-    fn look_at(&mut self, stripe: StripeId, facts: &Facts) -> Look {
+    fn look_at(&mut self, stripe: StripeId, facts: &StripeFacts) -> Look {
         let (mut is_stranded, mut is_busy, mut is_slow) = (false, false, false);
         let (lost, avoided) = self.repair.get(stripe).map(|lost| (lost.chunks, lost.avoided)).unwrap_or_default();
         for chunk in lost.iter() {
@@ -239,7 +239,7 @@ impl Engine {
 
     /// Are enough members there to be told of the target? A later owner hears all but as many nodes as may be lost. So
     /// many members are told: should it not hear the target, it hears one of them.
-    fn can_tell(&self, stripe: StripeId, facts: &Facts, chunk: usize, target: NodeId) -> bool {
+    fn can_tell(&self, stripe: StripeId, facts: &StripeFacts, chunk: usize, target: NodeId) -> bool {
         let is_known = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
         if target == facts.members[chunk] && is_known {
             return true;
@@ -250,7 +250,7 @@ impl Engine {
     }
 
     /// Nothing can be done about the stripe now.
-    fn stick(&mut self, stripe: StripeId, facts: &Facts, is_stranded: bool) {
+    fn stick(&mut self, stripe: StripeId, facts: &StripeFacts, is_stranded: bool) {
         if let Some(lost) = self.repair.get_mut(stripe) {
             lost.avoided = ChunkSet::EMPTY;
         }
@@ -265,7 +265,7 @@ impl Engine {
     }
 
     /// What is on nodes that are gone for good is lost, whether anybody noticed or not.
-    fn lose_gone_members(&mut self, stripe: StripeId, facts: &Facts) {
+    fn lose_gone_members(&mut self, stripe: StripeId, facts: &StripeFacts) {
         for (chunk, &node) in facts.members.iter().enumerate() {
             if self.is_gone(node) {
                 self.repair.mark(stripe, chunk, facts.shape);
@@ -275,7 +275,7 @@ impl Engine {
 
     /// The cheapest chunks to rebuild this one from. A parity chunk is only made of data chunks, which prove
     /// themselves.
-    fn sources_of(&mut self, facts: &Facts, chunk: usize, without: ChunkSet) -> Option<Vec<usize>> {
+    fn sources_of(&mut self, facts: &StripeFacts, chunk: usize, without: ChunkSet) -> Option<Vec<usize>> {
         let code = self.codes.get(facts.shape);
         let is_parity = facts.shape.is_parity(chunk);
         let cost = |other: usize| {
@@ -292,7 +292,7 @@ impl Engine {
 
     /// Who is to hold the chunk: its own node, if that is there with another memory; another one, if it is gone for
     /// good.
-    fn target_of(&self, stripe: StripeId, facts: &Facts, chunk: usize) -> Target {
+    fn target_of(&self, stripe: StripeId, facts: &StripeFacts, chunk: usize) -> Target {
         let own = facts.members[chunk];
         let lost = self.repair.get(stripe);
         let refused = lost.map(|lost| &lost.refused[..]).unwrap_or_default();
@@ -351,7 +351,7 @@ impl Engine {
         self.repair.orders.count_of(node) + self.moves.orders_of(node) < REPAIR_ORDERS_OF_NODE_MAX
     }
 
-    fn begin_order(&mut self, stripe: StripeId, mut facts: Facts, mut order: Order) {
+    fn begin_order(&mut self, stripe: StripeId, mut facts: StripeFacts, mut order: Order) {
         let own = facts.members[order.chunk];
         if order.target != own {
             facts.configuration = facts.configuration.next(self.config.epoch);
@@ -384,7 +384,7 @@ impl Engine {
         }
     }
 
-    pub(in crate::engine) fn set_members(&mut self, stripe: StripeId, facts: &Facts) {
+    pub(in crate::engine) fn set_members(&mut self, stripe: StripeId, facts: &StripeFacts) {
         if let Some(slot) = self.stripes.slot_of(stripe) {
             let held = self.stripes.at_mut(slot);
             (held.configuration, held.members) = (facts.configuration, facts.members.clone());
@@ -394,7 +394,7 @@ impl Engine {
         self.redirect_reads(stripe, &facts.members);
     }
 
-    pub(super) fn reconfigure_on(&mut self, node: NodeId, stripe: StripeId, facts: &Facts, what: What) {
+    pub(super) fn reconfigure_on(&mut self, node: NodeId, stripe: StripeId, facts: &StripeFacts, what: What) {
         let request = NodeRequest::Reconfigure {
             stripe,
             epoch: self.config.epoch,
@@ -445,7 +445,7 @@ impl Engine {
         let Some(order) = self.repair.orders.get_mut(stripe) else { return };
         let (chunk, Some((configuration, members))) = (order.chunk, order.telling.take()) else { return };
         let (own, partition) = (facts.members[chunk], facts.partition);
-        self.set_members(stripe, &Facts { configuration, members, ..facts });
+        self.set_members(stripe, &StripeFacts { configuration, members, ..facts });
         self.repair.note_had_by(stripe, chunk, Some(own));
         let is_used = self.nodes.get(own).is_some_and(|node| !node.phase.is_greeting());
         if is_used || self.is_connected(self.nodes.session_of(own, stripe)) {
@@ -459,19 +459,20 @@ impl Engine {
         self.end_telling(stripe);
         let Reparable::Whole(facts) = self.reparable(stripe) else { return self.drop_order(stripe) };
         let Some(order) = self.repair.orders.get(stripe) else { return };
-        let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &facts.members);
-        let description = ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
-        let source = |&chunk: &usize| {
-            let node = facts.members[chunk];
-            let core = self.nodes.session_of(node, stripe).core;
-            Source { index: chunk as u8, core, node, position: self.position_of(stripe, chunk) }
-        };
+        let description = self.describe(stripe, &facts, order.chunk);
+        let source = |&chunk: &usize| self.source_of(stripe, chunk, facts.members[chunk]);
         let sources = order.sources.iter().map(source).collect();
         let target = order.target;
         self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Rebuild { stripe });
         if let Some(order) = self.repair.orders.get_mut(stripe) {
             order.asked_us = Some(self.now.mono_us);
         }
+    }
+
+    /// Where a node that holds a chunk of the stripe gives it.
+    pub(super) fn source_of(&self, stripe: StripeId, chunk: usize, node: NodeId) -> Source {
+        let core = self.nodes.session_of(node, stripe).core;
+        Source { index: chunk as u8, core, node, position: self.position_of(stripe, chunk) }
     }
 
     /// Whoever was ordered a chunk long ago is ordered it again: its answer may have been lost. An order that is there

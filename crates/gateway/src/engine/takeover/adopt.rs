@@ -8,7 +8,7 @@ use shorttail_wire::node::ChunkKind;
 use super::census::Census;
 use super::picture::{Picture, StripedFound};
 use crate::engine::Engine;
-use crate::engine::repair::queue::{Facts, Reparable};
+use crate::engine::repair::queue::{Reparable, StripeFacts};
 use crate::engine::state::stripes::StripePhase;
 use crate::engine::write::striped_objects::StripedObject;
 
@@ -70,7 +70,7 @@ impl Engine {
             let Some((configuration, members)) = census.members_of(stripe) else { continue };
             let Reparable::Whole(facts) = self.reparable(stripe) else { continue };
             let is_told = members == newest.members.0;
-            self.set_members(stripe, &Facts { configuration, members: members.into(), ..facts });
+            self.set_members(stripe, &StripeFacts { configuration, members: members.into(), ..facts });
             if !is_told {
                 self.tell_members(stripe);
             }

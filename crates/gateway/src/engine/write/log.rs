@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shorttail_monitor::Class;
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
 use smallvec::SmallVec;
 
@@ -17,6 +17,7 @@ use crate::command::StoreError;
 use crate::engine::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, IDLE_STABLE_US, UNSEALED_MAX};
 use crate::engine::reclaim::freeing::VoidRecord;
 use crate::engine::reclaim::reserve::Urgency;
+use crate::engine::repair::queue::StripeFacts;
 use crate::engine::sessions::asking::append_tag;
 use crate::engine::state::index::{Location, StripeSlot};
 use crate::engine::state::pool::PoolKey;
@@ -171,9 +172,10 @@ impl Engine {
         self.refresh_hampered();
         self.expect_use(&members, id, self.chunk_room_bytes(self.config.chunk_bytes));
         self.look_at_room();
-        let first = self.describe(id, partition, ChunkKind::Packed, shape, chunk_bytes, &members);
-        for (index, &node) in members.iter().enumerate() {
-            let description = ChunkDescription { index: index as u8, ..first.clone() };
+        let (kind, configuration) = (ChunkKind::Packed, Configuration::default());
+        let facts = StripeFacts { partition, kind, shape, chunk_bytes, configuration, members };
+        for (index, &node) in facts.members.iter().enumerate() {
+            let description = self.describe(id, &facts, index);
             self.ask(node, id, &NodeRequest::Open(description), What::Open { stripe: id });
         }
         Ok(slot)
@@ -211,26 +213,18 @@ impl Engine {
         Ok(members)
     }
 
-    /// What is told of chunk 0; of the others only the index differs.
-    pub(in crate::engine) fn describe(
-        &self,
-        stripe: StripeId,
-        partition: PartitionId,
-        kind: ChunkKind,
-        shape: CodeShape,
-        chunk_bytes: usize,
-        members: &[NodeId],
-    ) -> ChunkDescription {
+    /// What a node is told of one of a stripe's chunks.
+    pub(in crate::engine) fn describe(&self, stripe: StripeId, facts: &StripeFacts, index: usize) -> ChunkDescription {
         ChunkDescription {
             stripe,
             epoch: self.config.epoch,
-            partition,
-            kind,
-            index: 0,
-            shape,
-            chunk_bytes: chunk_bytes as u32,
-            configuration: Configuration::default(),
-            members: Members(members.to_vec()),
+            partition: facts.partition,
+            kind: facts.kind,
+            index: index as u8,
+            shape: facts.shape,
+            chunk_bytes: facts.chunk_bytes as u32,
+            configuration: facts.configuration,
+            members: Members(facts.members.to_vec()),
         }
     }
 

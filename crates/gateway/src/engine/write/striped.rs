@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shorttail_units::{CodeShape, NodeId, PartitionId, StripeId};
-use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
+use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkKind, NodeRequest, Refusal};
 
 use super::layout::Layout;
 use super::lock::{End, LockPhase, Object, ObjectData, Round};
@@ -20,6 +20,7 @@ use super::manifest::{Manifest, seal_piece};
 use super::striped_objects::StripedObject;
 use crate::command::StoreError;
 use crate::engine::limits::INSTALLS_IN_FLIGHT;
+use crate::engine::repair::queue::StripeFacts;
 use crate::engine::sessions::nodes::Node;
 use crate::engine::state::pool::PoolKey;
 use crate::engine::{Engine, What};
@@ -121,8 +122,7 @@ impl Engine {
             members,
         };
         self.striped.insert(StripedObject::new(key, task.partition, manifest.clone()));
-        let write =
-            StripedWrite { task, manifest, next: 0, flights: BTreeMap::new(), rival: None, is_second: false };
+        let write = StripedWrite { task, manifest, next: 0, flights: BTreeMap::new(), rival: None, is_second: false };
         let write = self.striped_writes.insert(write);
         self.send_stripes(write);
         Some(write)
@@ -182,11 +182,17 @@ impl Engine {
             let chunks = cut(&manifest, number, &write.task.value, &code);
             let stripe = manifest.first.plus(u64::from(number));
             self.expect_use(&manifest.members, stripe, self.chunk_room_bytes(manifest.piece_bytes));
-            let (kind, shape) = (ChunkKind::Striped, manifest.shape);
-            let first = self.describe(stripe, partition, kind, shape, manifest.piece_bytes, &manifest.members);
+            let facts = StripeFacts {
+                partition,
+                kind: ChunkKind::Striped,
+                shape: manifest.shape,
+                chunk_bytes: manifest.piece_bytes,
+                configuration: Configuration::default(),
+                members: manifest.members.clone(),
+            };
             let mut tags = Vec::with_capacity(chunks.len());
             for (index, chunk) in chunks.iter().enumerate() {
-                let description = ChunkDescription { index: index as u8, ..first.clone() };
+                let description = self.describe(stripe, &facts, index);
                 let install = NodeRequest::Install { description, bytes: chunk };
                 tags.push(self.ask(manifest.members[index], stripe, &install, What::Install { write: key, number }));
             }

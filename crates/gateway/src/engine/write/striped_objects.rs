@@ -1,5 +1,5 @@
-//! The striped objects that an owner knows, by their first stripe: whose they are, which stripes they have and who holds
-//! these.
+//! The striped objects that an owner knows, by their first stripe: whose they are, which stripes they have, and who
+//! holds these.
 //!
 //! An object is among them from the moment its first piece is sent; it exists once its manifest is durable (rule R8).
 //!
@@ -13,7 +13,7 @@ use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs};
 use shorttail_wire::node::ChunkKind;
 
 use super::manifest::Manifest;
-use crate::engine::repair::queue::Facts;
+use crate::engine::repair::queue::StripeFacts;
 
 /// A striped object that exists, or is being written.
 #[derive(Clone, Debug)]
@@ -47,9 +47,9 @@ impl StripedObject {
         moved.unwrap_or_else(|| (Configuration::default(), self.manifest.members.clone()))
     }
 
-    pub(in crate::engine) fn facts_of(&self, stripe: StripeId) -> Facts {
+    pub(in crate::engine) fn facts_of(&self, stripe: StripeId) -> StripeFacts {
         let (configuration, members) = self.members_of(stripe);
-        Facts {
+        StripeFacts {
             partition: self.partition,
             kind: ChunkKind::Striped,
             shape: self.manifest.shape,

@@ -102,7 +102,9 @@ impl Engine {
         let Some(write) = self.striped_writes.get(key) else { return false };
         let rival = write.rival.and_then(|rival| self.striped_writes.get(rival));
         let is_slow = |write: &StripedWrite| self.owing(write).any(|it| self.monitor.is_fail_slow(it));
-        self.values_sidestep(write.task.partition) && self.owing(write).any(|it| it == node) && rival.is_none_or(is_slow)
+        self.values_sidestep(write.task.partition)
+            && self.owing(write).any(|it| it == node)
+            && rival.is_none_or(is_slow)
     }
 
     /// Does the node owe an answer to an install that it was sent before this time, be it of an attempt that was given
