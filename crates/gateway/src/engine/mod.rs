@@ -274,7 +274,7 @@ pub struct Engine {
     locks: Locks,
     striped_writes: Pool<write::striped::StripedWrite>,
     striped_reads: Pool<write::striped_read::StripedRead>,
-    read_room: read::read_room::ReadRoom<(write::striped_read::Reader, write::lock::Object)>,
+    read_room: read::read_room::ReadRoom<(write::striped_read::Reader, write::object::Object)>,
     /// Striped objects by their first stripe: in the order in which they were written.
     striped: write::striped_objects::StripedObjects,
     evictions: reclaim::evict::Evictions,

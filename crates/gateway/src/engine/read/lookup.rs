@@ -11,8 +11,10 @@ use crate::command::{ApplyContext, Attributes, BoxCommand, ObjectRef, StoreError
 use crate::engine::limits::{LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
 use crate::engine::state::index::{HashedKey, Location};
 use crate::engine::state::pool::PoolKey;
-use crate::engine::write::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
+use crate::engine::write::lock::{KeyBytes, LockPhase, Old, Waiting};
 use crate::engine::write::manifest::Manifest;
+use crate::engine::write::object::{Object, ObjectData, OldRecord};
+use crate::engine::write::round::Round;
 use crate::engine::write::striped_read::Reader;
 use crate::engine::{Engine, KeyRef, Token};
 use crate::limits::LARGE_VALUE_BYTES;
@@ -193,7 +195,7 @@ impl Engine {
             if record.key != lookup.key_ref().bytes {
                 continue;
             }
-            let old = old_record(&record, location, length);
+            let old = OldRecord::of(&record, location, length);
             let digest = self.digest(&mut lookup, &record, location);
             return self.lookup_found(lookup, old, digest);
         }
@@ -214,7 +216,7 @@ impl Engine {
                     if record.kind == RecordKind::Manifest {
                         self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
                     }
-                    Nearby::Found(old_record(&record, location, length), self.digest(lookup, &record, location))
+                    Nearby::Found(OldRecord::of(&record, location, length), self.digest(lookup, &record, location))
                 }
                 Err(_) => {
                     self.forget_places(slot);
@@ -264,7 +266,7 @@ impl Engine {
                 Ok((record, length)) => {
                     self.record_guess.learn(length);
                     let location = location.unwrap_or(Location { chunk_number: 0, offset: 0 });
-                    let old = old_record(&record, location, length);
+                    let old = OldRecord::of(&record, location, length);
                     if is_current && record.kind == RecordKind::Manifest {
                         let (slot, _) = self.stripes.place_of(location);
                         self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
@@ -494,18 +496,6 @@ fn deferred(command: &BoxCommand, object: &Object) -> Option<Reply> {
     let is_large = manifest.value_bytes > LARGE_VALUE_BYTES;
     let command = if is_large { command.deferred() } else { None };
     command.map(|command| Reply::Large { value_bytes: manifest.value_bytes, command })
-}
-
-pub(in crate::engine) fn old_record(record: &Record<'_>, location: Location, record_bytes: usize) -> OldRecord {
-    let manifest = Manifest::of(record);
-    let striped_bytes = manifest.as_ref().map_or(0, |manifest| manifest.value_bytes);
-    OldRecord {
-        location,
-        version: record.version,
-        record_bytes,
-        object_bytes: (record_bytes + striped_bytes) as u64,
-        manifest,
-    }
 }
 
 fn digest(lookup: &mut Lookup, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {

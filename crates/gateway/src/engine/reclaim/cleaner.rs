@@ -26,13 +26,13 @@ use crate::engine::limits::{
     JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
 };
 use crate::engine::read::fetch::{Extent, FetchError, FetchPurpose, Wanted};
-use crate::engine::read::lookup::old_record;
 use crate::engine::state::index::{Location, StripeSlot};
 use crate::engine::state::pool::PoolKey;
 use crate::engine::state::stripes::StripePhase;
-use crate::engine::write::lock::{LockPhase, Move, Round};
+use crate::engine::write::lock::{LockPhase, Move};
 use crate::engine::write::log::Purpose;
-use crate::engine::write::round::Placed;
+use crate::engine::write::object::OldRecord;
+use crate::engine::write::round::{Placed, Round};
 use crate::engine::{Engine, KeyRef, WhenFull, Work};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -534,7 +534,7 @@ impl Engine {
         let job = self.jobs.get(key).expect("a job that walks");
         let (partition, stripe) = (job.partition, job.slot);
         let &Met { ref record, length, key: ended } = met;
-        let old = old_record(record, from, length);
+        let old = OldRecord::of(record, from, length);
         if self.may_hold_older(stripe) {
             let round = Round { gone: Some(gone), ..Round::ending(old, self.take_version(), Some((key, length))) };
             let version = round.version;

@@ -12,7 +12,7 @@
 //! Must not know: which objects are evicted (see `cleaner`).
 
 use crate::engine::Engine;
-use crate::engine::write::lock::OldRecord;
+use crate::engine::write::object::OldRecord;
 
 /// Why an object is gone that no client deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,7 +18,9 @@ use super::doomed::Gone;
 use crate::engine::limits::{EVICTIONS_MAX, EXPIRY_LOOKS_MAX};
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::state::pool::PoolKey;
-use crate::engine::write::lock::{LockPhase, Old, OldRecord, Round};
+use crate::engine::write::lock::{LockPhase, Old};
+use crate::engine::write::object::OldRecord;
+use crate::engine::write::round::Round;
 use crate::engine::{Engine, WhenFull, Work};
 
 /// Striped objects that are on their way out, and where the hands are that look for more.

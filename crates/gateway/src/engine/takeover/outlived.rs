@@ -132,7 +132,8 @@ mod tests {
     use super::*;
     use crate::engine::state::stripes::Stripe;
     use crate::engine::state::testing::engine_of_ready_nodes;
-    use crate::engine::write::lock::{LockPhase, Move, OldRecord};
+    use crate::engine::write::lock::{LockPhase, Move};
+    use crate::engine::write::object::OldRecord;
     use crate::engine::{NodePhase, SessionId};
 
     const KEY: &[u8] = b"key";

@@ -19,7 +19,6 @@ use shorttail_store::record::{Control, Record, RecordKind, records};
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs, Version};
 
 use super::newest::{KeyId, Newest, NewestRecords};
-use crate::engine::read::lookup::old_record;
 use crate::engine::reclaim::freeing::VoidRecord;
 use crate::engine::reclaim::kept::Kept;
 use crate::engine::state::config::EngineConfig;
@@ -27,6 +26,7 @@ use crate::engine::state::index::{Index, Location, StripeSlot};
 use crate::engine::state::stripes::{Stripe, StripePhase, Stripes};
 use crate::engine::write::log::Purpose;
 use crate::engine::write::manifest::Manifest;
+use crate::engine::write::object::OldRecord;
 use crate::engine::write::open_stripe::OpenStripe;
 
 mod stand_ins;
@@ -249,7 +249,7 @@ impl Picture {
                 return;
             }
         }
-        let old = old_record(record, place.location, place.record_bytes);
+        let old = OldRecord::of(record, place.location, place.record_bytes);
         if old.manifest.as_ref().is_some_and(is_void_manifest) {
             tracing::debug!(stripe = ?place.stripe, "a striped object that was never whole");
             return;

@@ -13,7 +13,9 @@ use shorttail_store::record::Record;
 use shorttail_units::Version;
 
 use super::group::Group;
-use super::lock::{LockPhase, Object, Old, Round, Waiting};
+use super::lock::{LockPhase, Old, Waiting};
+use super::object::Object;
+use super::round::Round;
 use crate::command::{NewObject, StoreError};
 use crate::engine::Engine;
 use crate::engine::state::pool::PoolKey;

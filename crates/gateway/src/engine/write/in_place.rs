@@ -9,7 +9,8 @@ use shorttail_placement::{Candidate, Wish, choose_replacement};
 use shorttail_policy::Update;
 use shorttail_units::{CodeShape, NodeId, PartitionId};
 
-use super::lock::{LockPhase, Old, OldRecord};
+use super::lock::{LockPhase, Old};
+use super::object::OldRecord;
 use crate::engine::Engine;
 use crate::engine::sessions::nodes::Node;
 use crate::engine::state::pool::PoolKey;

@@ -14,6 +14,7 @@
 //! | `lock` | one command round at a time changes a key; commands that arrive meanwhile wait |
 //! | `log` | the log of a partition: where records are appended; how stripes open, fill, seal and are abandoned |
 //! | `manifest` | which stripes hold the value of a striped object |
+//! | `object` | objects in the hands of a round, and what has to be known of the records that they replace |
 //! | `open_stripe` | a stripe that still takes appends, or waits to be sealed: bytes, operations, who holds what |
 //! | `race` | records that are appended more than once, because the first time took long |
 //! | `redirect` | who holds the chunks of a new stripe: writes go round slow nodes |
@@ -37,6 +38,7 @@ mod layout;
 pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod manifest;
+pub(super) mod object;
 pub(super) mod open_stripe;
 pub(super) mod race;
 mod redirect;

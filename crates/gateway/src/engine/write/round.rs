@@ -5,6 +5,7 @@
 //! saw what the one before it left. So a key that many clients write at once costs one append per round trip.
 
 mod current;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -12,13 +13,10 @@ use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{PartitionId, UnixMs, Version};
 
-use super::lock::{
-    End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Move, Object, ObjectData, Old, OldRecord, Round,
-    Waiting,
-};
+use super::lock::{KeyBytes, Lock, LockPhase, Move, Old, Waiting};
 use super::log::{PlaceError, Purpose};
-use super::manifest::Manifest;
-use crate::command::{Access, ApplyContext, BoxCommand, Effect, ObjectRef, StoreError, Wants};
+use super::object::{Object, ObjectData, OldRecord};
+use crate::command::{Access, ApplyContext, BoxCommand, Effect, StoreError, Wants};
 use crate::engine::limits::{COMBINE_BYTES_MAX, COMBINE_MAX, KEY_QUEUE_MAX};
 use crate::engine::read::lookup::LookupPurpose;
 use crate::engine::reclaim::reserve::Urgency;
@@ -27,6 +25,7 @@ use crate::engine::state::pool::PoolKey;
 use crate::engine::state::stripes::StripePhase;
 use crate::engine::{Engine, KeyRef, Token, Work};
 use current::Current;
+pub use state::{End, Finished, FinishedCommands, Round};
 
 impl Engine {
     /// A command that may change its key: the key's lock is taken, or waited for.
@@ -641,55 +640,5 @@ pub(in crate::engine) enum Placed {
 impl From<Result<(), PlaceError>> for Placed {
     fn from(result: Result<(), PlaceError>) -> Self {
         result.map_or_else(Placed::Failed, |()| Placed::Sent)
-    }
-}
-
-impl Object {
-    pub(super) fn record<'a>(&self, kind: RecordKind, key: &'a [u8], value: &'a [u8], version: Version) -> Record<'a> {
-        Record {
-            kind,
-            version,
-            expiry: self.expiry,
-            flags: self.flags,
-            cas: (self.cas != version.raw()).then_some(self.cas),
-            attributes: self.attributes.0,
-            key,
-            value,
-        }
-    }
-
-    pub(super) fn shown(&self) -> ObjectRef<'_> {
-        let value = match &self.data {
-            ObjectData::Inline(value) => value.as_slice(),
-            ObjectData::Striped { value, .. } => value.as_deref().unwrap_or(&[]),
-        };
-        ObjectRef {
-            value,
-            value_bytes: self.data.value_bytes(),
-            flags: self.flags,
-            expiry: self.expiry,
-            cas: self.cas,
-            attributes: self.attributes,
-            fetched: self.fetched,
-            idle_s: self.idle_s,
-        }
-    }
-}
-
-impl Round {
-    pub(super) fn manifest(&self) -> Option<&Manifest> {
-        match &self.end {
-            End::Store(Object { data: ObjectData::Striped { manifest, .. }, .. }) => Some(manifest),
-            _ => None,
-        }
-    }
-
-    /// That of a value which is no object yet; a round that keeps the value, as a touch does, has the old object's.
-    pub(super) fn new_manifest(&self) -> Option<&Manifest> {
-        let old = match &self.old {
-            Old::Present(old) => old.manifest.as_ref().map(|manifest| manifest.first),
-            _ => None,
-        };
-        self.manifest().filter(|manifest| Some(manifest.first) != old)
     }
 }

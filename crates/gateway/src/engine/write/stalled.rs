@@ -25,7 +25,8 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use shorttail_units::PartitionId;
 
-use super::lock::{End, ObjectData};
+use super::object::ObjectData;
+use super::round::End;
 use crate::command::StoreError;
 use crate::engine::Engine;
 use crate::engine::limits::{

@@ -14,9 +14,11 @@ use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkKind, NodeRequest, Refusal};
 
 use super::layout::Layout;
-use super::lock::{End, LockPhase, Object, ObjectData, Round};
+use super::lock::LockPhase;
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
+use super::object::{Object, ObjectData};
+use super::round::{End, Round};
 use super::striped_objects::StripedObject;
 use crate::command::StoreError;
 use crate::engine::limits::INSTALLS_IN_FLIGHT;

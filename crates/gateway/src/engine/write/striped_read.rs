@@ -8,8 +8,9 @@
 use shorttail_codes::ChunkSet;
 use shorttail_units::{OpNumber, PartitionId, StripeId};
 
-use super::lock::{Object, ObjectData, Old, OldRecord};
+use super::lock::Old;
 use super::manifest::Manifest;
+use super::object::{Object, ObjectData, OldRecord};
 use crate::command::{ApplyContext, BoxCommand, StoreError};
 use crate::engine::limits::INSTALLS_IN_FLIGHT;
 use crate::engine::read::fetch::{Extent, FetchPurpose, Wanted};

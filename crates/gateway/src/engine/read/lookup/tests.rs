@@ -5,7 +5,7 @@ use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs};
 use super::*;
 use crate::engine::state::stripes::Stripe;
 use crate::engine::state::testing::{commands_of, engine_of_ready_nodes, leave_stripe};
-use crate::engine::write::lock::Round;
+use crate::engine::write::round::Round;
 
 const KEY: &[u8] = b"key";
 /// When the first value is over.

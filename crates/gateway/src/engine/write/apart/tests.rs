@@ -8,7 +8,7 @@ use crate::engine::Token;
 use crate::engine::limits::KEY_QUEUE_MAX;
 use crate::engine::state::index::Location;
 use crate::engine::state::testing::engine_of_ready_nodes;
-use crate::engine::write::lock::{End, FinishedCommands};
+use crate::engine::write::round::{End, FinishedCommands};
 use crate::request::{GroupPut, Reply, Request, RequestId};
 
 fn engine() -> Engine {

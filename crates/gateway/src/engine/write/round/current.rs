@@ -3,7 +3,7 @@
 use shorttail_units::Version;
 
 use crate::command::{Access, BoxCommand, Effect, ObjectRef, Wants};
-use crate::engine::write::lock::{Object, ObjectData};
+use crate::engine::write::object::{Object, ObjectData};
 use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
 

@@ -11,7 +11,8 @@ use crate::engine::state::index::StripeSlot;
 use crate::engine::state::testing::{
     ask, ask_as, confirm_all, confirm_seals, engine_of_ready_nodes, leave_no_room, replies_of,
 };
-use crate::engine::write::lock::{LockPhase, Old, Round};
+use crate::engine::write::lock::{LockPhase, Old};
+use crate::engine::write::round::Round;
 use crate::request::Reply;
 
 const OVER: UnixMs = UnixMs(10_000);
