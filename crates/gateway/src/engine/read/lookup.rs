@@ -452,10 +452,12 @@ impl Engine {
     fn lookup_absent(&mut self, mut lookup: Lookup) {
         lookup.is_lost |= self.may_be_outlived(lookup.hashed);
         lookup.is_doubtful |= lookup.shows() && (lookup.is_lost || self.is_absence_doubtful(lookup.hashed));
-        let old = match () {
-            () if lookup.is_doubtful => Old::Unreadable,
-            () if lookup.is_lost => Old::Lost,
-            () => Old::Absent,
+        let old = if lookup.is_doubtful {
+            Old::Unreadable
+        } else if lookup.is_lost {
+            Old::Lost
+        } else {
+            Old::Absent
         };
         match lookup.purpose {
             LookupPurpose::Read { token, command, .. } if lookup.is_doubtful => {

@@ -214,11 +214,15 @@ impl Engine {
         };
         let others = (0..wanted.members.len()).filter(|&chunk| chunk != piece && is_usable(chunk)).collect();
         let best = self.best_of(code, wanted, others, relied_on);
-        let cost = |chunk: usize| match () {
-            () if best.contains(chunk) => Cost::Low,
-            // The piece's own node is asked after all, where nothing else helps.
-            () if is_usable(chunk) => Cost::High,
-            () => Cost::Infinite,
+        let cost = |chunk: usize| {
+            if best.contains(chunk) {
+                Cost::Low
+            } else if is_usable(chunk) {
+                // The piece's own node is asked after all, where nothing else helps.
+                Cost::High
+            } else {
+                Cost::Infinite
+            }
         };
         let is_reachable = |chunk: usize| {
             !closed.contains(chunk) && self.nodes.is_reachable(wanted.members[chunk]) || arrived.contains(chunk)

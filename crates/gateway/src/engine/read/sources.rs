@@ -89,10 +89,14 @@ impl Engine {
         let free = ChunkSet::first(members.len()) - excluded - wanted.own();
         let ready = free.iter().filter(|&chunk| self.nodes.is_ready(members[chunk])).collect();
         let best = self.best_of(code, wanted, ready, ChunkSet::EMPTY);
-        let cost = |chunk: usize| match () {
-            () if best.contains(chunk) => Cost::Low,
-            () if ready.contains(chunk) => Cost::High,
-            () => Cost::Infinite,
+        let cost = |chunk: usize| {
+            if best.contains(chunk) {
+                Cost::Low
+            } else if ready.contains(chunk) {
+                Cost::High
+            } else {
+                Cost::Infinite
+            }
         };
         let reachable = |chunk: usize| free.contains(chunk) && self.nodes.is_reachable(members[chunk]);
         let plan = code.cheapest_plan(wanted.data_index, &cost);
@@ -163,10 +167,14 @@ impl Engine {
             return self.choose_other(wanted, excluded | taken | wanted.own()).into_iter().collect();
         }
         let left_out = excluded | wanted.own() | ChunkSet::of(late.into());
-        let cost = |chunk: usize| match () {
-            () if left_out.contains(chunk) || !self.nodes.is_ready(wanted.members[chunk]) => Cost::Infinite,
-            () if taken.contains(chunk) => Cost::Low,
-            () => Cost::High,
+        let cost = |chunk: usize| {
+            if left_out.contains(chunk) || !self.nodes.is_ready(wanted.members[chunk]) {
+                Cost::Infinite
+            } else if taken.contains(chunk) {
+                Cost::Low
+            } else {
+                Cost::High
+            }
         };
         let plan = code.cheapest_plan(wanted.data_index, &cost).ok();
         let sources = plan.iter().flat_map(|plan| &plan.sources);

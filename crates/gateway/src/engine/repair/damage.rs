@@ -52,12 +52,14 @@ impl Engine {
         self.suspected.remove(&(node, stripe));
         let report = &report.report;
         let Some(chunk) = self.chunk_of(node, stripe).filter(|_| report.description.stripe == stripe) else { return };
-        match () {
-            () if report.damaged => self.note_damaged(node, stripe),
-            () if usize::from(report.description.index) != chunk => self.note_lacking(node, stripe),
-            () if !report.sealed => self.note_left_open(node, stripe),
-            () if self.repair.is_damaged(stripe, chunk) => self.repair.clear(stripe, chunk),
-            () => {}
+        if report.damaged {
+            self.note_damaged(node, stripe);
+        } else if usize::from(report.description.index) != chunk {
+            self.note_lacking(node, stripe);
+        } else if !report.sealed {
+            self.note_left_open(node, stripe);
+        } else if self.repair.is_damaged(stripe, chunk) {
+            self.repair.clear(stripe, chunk);
         }
     }
 

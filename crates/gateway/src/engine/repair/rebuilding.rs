@@ -281,10 +281,12 @@ impl Engine {
         let cost = |other: usize| {
             let node = facts.members[other];
             let is_had = !without.contains(other) && self.nodes.is_ready(node);
-            match () {
-                () if !is_had || is_parity && facts.shape.is_parity(other) => Cost::Infinite,
-                () if self.monitor.is_fail_slow(node) || self.is_late(node) => Cost::High,
-                () => Cost::Low,
+            if !is_had || is_parity && facts.shape.is_parity(other) {
+                Cost::Infinite
+            } else if self.monitor.is_fail_slow(node) || self.is_late(node) {
+                Cost::High
+            } else {
+                Cost::Low
             }
         };
         code.cheapest_plan(chunk, &cost).ok().map(|plan| plan.sources.clone())
@@ -321,10 +323,12 @@ impl Engine {
         let mut candidates: Vec<_> =
             able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
         if candidates.is_empty() {
-            return match () {
-                () if is_able => of_own,
-                () if is_away => Target::Away,
-                () => Target::Nowhere,
+            return if is_able {
+                of_own
+            } else if is_away {
+                Target::Away
+            } else {
+                Target::Nowhere
             };
         }
         let choose = |candidates: &[Candidate]| self.choose_target(stripe, facts, own, candidates);

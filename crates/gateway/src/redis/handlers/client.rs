@@ -96,10 +96,12 @@ pub fn no_touch(call: &mut Call<'_>) -> Handled {
 }
 
 fn on_or_off(call: &Call<'_>) -> Result<bool, CommandError> {
-    match () {
-        () if call.is(2, "ON") => Ok(true),
-        () if call.is(2, "OFF") => Ok(false),
-        () => Err(CommandError::SYNTAX),
+    if call.is(2, "ON") {
+        Ok(true)
+    } else if call.is(2, "OFF") {
+        Ok(false)
+    } else {
+        Err(CommandError::SYNTAX)
     }
 }
 

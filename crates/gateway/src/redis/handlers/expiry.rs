@@ -54,18 +54,20 @@ fn expire_by(call: &mut Call<'_>, unit: TimeUnit, is_absolute: bool) -> Handled 
 fn parse_condition(call: &Call<'_>) -> Result<ExpiryCondition, CommandError> {
     let mut condition = ExpiryCondition::default();
     for index in 3..call.args.len() {
-        let option = match () {
-            () if call.is(index, "NX") => &mut condition.if_none,
-            () if call.is(index, "XX") => &mut condition.if_any,
-            () if call.is(index, "GT") => &mut condition.if_later,
-            () if call.is(index, "LT") => &mut condition.if_earlier,
-            () => {
-                let shown = super::echoed(&call.args[index], usize::MAX);
-                // Redis takes away the ends of lines that an error would end with.
-                let ends = shown.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-                let shown = &shown[..shown.len() - ends];
-                return Err(CommandError::owned([b"ERR Unsupported option ", shown].concat()));
-            }
+        let option = if call.is(index, "NX") {
+            &mut condition.if_none
+        } else if call.is(index, "XX") {
+            &mut condition.if_any
+        } else if call.is(index, "GT") {
+            &mut condition.if_later
+        } else if call.is(index, "LT") {
+            &mut condition.if_earlier
+        } else {
+            let shown = super::echoed(&call.args[index], usize::MAX);
+            // Redis takes away the ends of lines that an error would end with.
+            let ends = shown.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            let shown = &shown[..shown.len() - ends];
+            return Err(CommandError::owned([b"ERR Unsupported option ", shown].concat()));
         };
         *option = true;
     }
