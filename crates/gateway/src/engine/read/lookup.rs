@@ -367,31 +367,10 @@ impl Engine {
             lookup.candidates.push(newer);
             return self.advance_lookup(lookup);
         }
-        let (slot, tag, hash) = (lookup.hashed.slot, lookup.hashed.tag(), lookup.hashed.hash);
         match (lookup.purpose, digest) {
-            (LookupPurpose::Read { token, command, .. }, Digest::Expired) if self.is_written_now(&command) => {
-                self.read(token, command);
-            }
-            (LookupPurpose::Read { token, command, .. }, Digest::Answer(reply)) => {
-                if command.touches() {
-                    self.index.mark_read(slot, tag, old.location);
-                    self.recent.touch(hash, self.now.unix_ms.seconds());
-                }
-                self.answer_key(token, command, reply);
-            }
-            (LookupPurpose::Read { token, command, is_next }, Digest::Object(object)) => {
-                if let Some(large) = deferred(&command, &object) {
-                    return self.reply_error(token, large);
-                }
-                if command.touches() {
-                    self.index.mark_read(slot, tag, old.location);
-                    self.recent.touch(hash, self.now.unix_ms.seconds());
-                }
-                self.load_striped(Reader::Command { token, command }, object, is_next);
-            }
-            (LookupPurpose::Read { token, command, .. }, Digest::Expired) => {
-                self.stats.met_expired_total += 1;
-                self.answer_absent(token, command);
+            (LookupPurpose::Read { token, command, is_next }, digest) => {
+                let found = (lookup.hashed, old.location);
+                self.read_found(token, command, is_next, found, digest);
             }
             (LookupPurpose::Round { lock, .. }, Digest::Expired) => {
                 self.round_current(lock, None, Old::Present(old));
@@ -410,9 +389,44 @@ impl Engine {
                 self.group_current(group, pair, exists, Old::Present(old));
             }
             (LookupPurpose::Round { .. }, Digest::Answer(_)) => unreachable!("only reads are answered by a digest"),
-            (LookupPurpose::Read { .. } | LookupPurpose::Round { .. }, Digest::Unseen) => {
-                unreachable!("reads and rounds see what they find")
+            (LookupPurpose::Round { .. }, Digest::Unseen) => unreachable!("rounds see what they find"),
+        }
+    }
+
+    /// The record that a command reads is found, of this key at this place.
+    fn read_found(
+        &mut self,
+        token: Token,
+        command: BoxCommand,
+        is_next: bool,
+        found: (HashedKey, Location),
+        digest: Digest,
+    ) {
+        match digest {
+            Digest::Expired if self.is_written_now(&command) => self.read(token, command),
+            Digest::Expired => {
+                self.stats.met_expired_total += 1;
+                self.answer_absent(token, command);
             }
+            Digest::Answer(reply) => {
+                self.note_read(&command, found);
+                self.answer_key(token, command, reply);
+            }
+            Digest::Object(object) => {
+                if let Some(large) = deferred(&command, &object) {
+                    return self.reply_error(token, large);
+                }
+                self.note_read(&command, found);
+                self.load_striped(Reader::Command { token, command }, object, is_next);
+            }
+            Digest::Unseen => unreachable!("reads see what they find"),
+        }
+    }
+
+    fn note_read(&mut self, command: &BoxCommand, (key, location): (HashedKey, Location)) {
+        if command.touches() {
+            self.index.mark_read(key.slot, key.tag(), location);
+            self.recent.touch(key.hash, self.now.unix_ms.seconds());
         }
     }
 
