@@ -31,10 +31,10 @@ pub struct Shared {
     pub settings: Settings,
     /// What the sessions of this core counted.
     pub counters: Counters,
-    /// What those of the gateway's other cores counted, as these last told.
+    /// Counters of the gateway's other cores, as of their last report.
     pub elsewhere: Counters,
-    /// May clients store more than a little? Not while they have much under way together; what is longer than
-    /// [`SMALL_REQUEST_BYTES`] waits then.
+    /// Whether large stores are accepted. `false` while the stores in flight exceed their limit; requests longer than
+    /// [`SMALL_REQUEST_BYTES`] then wait.
     ///
     /// [`SMALL_REQUEST_BYTES`]: crate::limits::SMALL_REQUEST_BYTES
     pub has_room: bool,
@@ -314,14 +314,14 @@ pub trait Session {
     /// After the output is drained the connection is to be closed.
     fn closing(&self) -> bool;
 
-    /// Does anything of what was read wait that [`Session::resume`] may bring on?
+    /// Whether requests already read are waiting that [`Session::resume`] could advance.
     fn has_more(&self) -> bool;
 
     /// Did `handle_input` leave a whole request for want of room ([`Shared::has_room`])?
     fn waits_for_room(&self) -> bool;
 
-    /// Would more input bring it on? `handle_input` had room then, and what it left is not whole: the session bounds
-    /// how long that may get. Where it is `false`, what is left waits for replies or for the client to read.
+    /// Whether the session stopped at an incomplete request and needs more bytes; it bounds how long that request may
+    /// get. If `false`, leftover input waits for replies, or for the client to read.
     fn wants_input(&self) -> bool;
 
     /// Bytes of requests that it took from its input and did not ask for yet.

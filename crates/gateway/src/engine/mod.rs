@@ -481,8 +481,8 @@ impl Engine {
         self.has_unsent || self.walks.is_cut
     }
 
-    /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
-    /// while this owner's proof held is answered rightly whenever the answer arrives.
+    /// The next reply that may be sent. `now` must have been read after all input of the turn: an answer is valid if
+    /// ownership was proven when the request arrived, however late it leaves.
     pub fn poll_reply(&mut self, now: Now) -> Option<(Token, Reply)> {
         if let Some(error) = self.replies.next_error() {
             return Some(error);

@@ -36,7 +36,7 @@ impl Engine {
         self.index.contains(key.slot, key.tag(), doomed.old.location)
     }
 
-    /// The objects' stripe is void for good: they are evicted. Answers those whose key is locked: a round may be
+    /// The objects' stripe is void for good: they are evicted. Returns those whose key is locked: a round may be
     /// about to replace one.
     pub(in crate::engine) fn drop_doomed(&mut self, doomed: Vec<Doomed>) -> Vec<Doomed> {
         let mut held = Vec::new();

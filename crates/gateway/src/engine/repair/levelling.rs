@@ -48,7 +48,7 @@ pub(super) struct Off {
 }
 
 impl Off {
-    /// Answers at how many looks in a row some node was off, this one included.
+    /// Returns at how many looks in a row some node was off, this one included.
     fn look(&mut self, now: BTreeSet<(NodeId, Side)>) -> u32 {
         let still: BTreeSet<_> = now.intersection(&self.nodes).copied().collect();
         *self = match (still.is_empty(), now.is_empty()) {

@@ -13,7 +13,7 @@ use crate::engine::state::stripes::StripePhase;
 use crate::engine::write::striped_objects::StripedObject;
 
 impl Engine {
-    /// Makes the picture this owner's own; answers which stripes are void. `away`: nodes that may come back with more.
+    /// Makes the picture this owner's own; returns which stripes are void. `away`: nodes that may come back with more.
     pub(super) fn adopt(
         &mut self,
         mut picture: Picture,

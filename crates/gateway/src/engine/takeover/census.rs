@@ -145,7 +145,7 @@ impl Census {
         self.retain_of(node, |_| false);
     }
 
-    /// What cores told that did not tell in this round what became of it does not count. Answers which.
+    /// What cores told that did not tell in this round what became of it does not count. Returns these cores.
     pub fn forget_unheard(&mut self, nodes: &Nodes) -> Vec<SessionId> {
         let unheard: Vec<SessionId> = self.told_by.keys().copied().filter(|&id| !self.is_heard(id)).collect();
         for &core in &unheard {

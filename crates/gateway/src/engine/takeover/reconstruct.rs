@@ -212,7 +212,7 @@ pub fn whole_chunk(chunk: &[u8], stripe: StripeId) -> Option<&[u8]> {
     shorttail_store::used_bytes(ChunkKind::Packed, stripe, chunk).map(|used| &chunk[..used])
 }
 
-/// Completes a chunk with the operations that parities hold raw, in order, as far as they join up; answers the last
+/// Completes a chunk with the operations that parities hold raw, in order, as far as they join up; returns the last
 /// one.
 fn append_held(chunk: &mut Vec<u8>, index: usize, stripe: &Stripe<'_>) -> OpNumber {
     let mut held: BTreeMap<OpNumber, &HeldOp> = BTreeMap::new();

@@ -84,7 +84,8 @@ impl StripedObjects {
         Some(object)
     }
 
-    /// Takes out what goes. Where all of it does but a few, those few are all that is looked at.
+    /// Removes and returns the objects that match `goes`, except those in `kept`. `goes: None` removes all but `kept`,
+    /// visiting only the kept ones.
     pub fn take(
         &mut self,
         kept: &BTreeSet<StripeId>,

@@ -152,7 +152,7 @@ fn set(scene: &mut Scene<'_>, value: &[u8], expiry: StoreExpiry, condition: Cond
     Effect::Put(NewObject { value: value.to_vec(), flags: 0, expiry, cas: None, attributes: Attributes::default() })
 }
 
-/// Writes `bytes` at `offset`, zero bytes before it where the value is shorter; answers the new length.
+/// Writes `bytes` at `offset`, zero bytes before it where the value is shorter; returns the new length.
 fn patch(scene: &mut Scene<'_>, offset: usize, bytes: &[u8], value_bytes_max: usize) -> Effect {
     let old = scene.current.map_or(&[][..], |object| object.value);
     let end = offset.saturating_add(bytes.len());

@@ -75,7 +75,7 @@ impl Scene {
         OldRecord { location, version: Version::new(Epoch(1), 1), record_bytes: 0, object_bytes: 0, manifest: None }
     }
 
-    /// A write of the key was sent to a stripe, which was left, and failed. Answers the stripe.
+    /// A write of the key was sent to a stripe, which was left, and failed. Returns the stripe.
     fn fail_to_write(&mut self) -> StripeId {
         let left = leave_stripe(&mut self.engine, KEY);
         let key = self.engine.key_ref(KEY).hashed;
