@@ -19,6 +19,7 @@ mod uniting;
 mod whereabouts;
 
 const RETIRE_AFTER_MS: u64 = 30_000;
+const CLUSTER: ClusterId = ClusterId(77);
 
 fn settings() -> Settings {
     Settings {
@@ -51,7 +52,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        Scene::from_disk(Durable::new(77))
+        Scene::from_disk(Durable::new(CLUSTER.0))
     }
 
     fn from_disk(persisted: Durable) -> Self {
@@ -90,6 +91,17 @@ impl Scene {
         self.handle(Input::Message { connection, message });
     }
 
+    fn report(&mut self, gateway: ConnectionId, status: GatewayStatus) {
+        self.tell(gateway, ToCoordinator::GatewayStatus(status));
+    }
+
+    /// Something that is answered at once; the answer.
+    fn order(&mut self, member: u16, wanted: Wanted) -> Result<String, String> {
+        let answered = self.answers().len();
+        self.handle(Input::Order { ticket: 1, member, wanted });
+        self.answers().into_iter().nth(answered).expect("every order is answered").1
+    }
+
     fn connect(&mut self) -> ConnectionId {
         self.connection_next += 1;
         ConnectionId(self.connection_next)
@@ -108,7 +120,7 @@ impl Scene {
                     self.tell(connection, ToCoordinator::NodeStatus(NodeStatus::default()));
                 }
                 if let Some(watcher) = self.watcher {
-                    self.tell(watcher, sees(&[]));
+                    self.report(watcher, sees(&[]));
                 }
             }
             self.handle(Input::Deadline);
@@ -212,10 +224,14 @@ fn nodes_without_a_wish_get_different_numbers() {
     assert_eq!(scene.node(node(3, None)).1.expect("let in").node_id, NodeId(2));
 }
 
+/// Nodes that a gateway reaches.
+fn reached(ids: impl IntoIterator<Item = u16>) -> Vec<NodeSeen> {
+    ids.into_iter().map(|id| NodeSeen { id, connected: true, ..NodeSeen::default() }).collect()
+}
+
 /// A gateway's heartbeat that says which nodes it reaches.
-fn sees(nodes: &[u16]) -> ToCoordinator {
-    let seen = |&id: &u16| NodeSeen { id, connected: true, ..NodeSeen::default() };
-    ToCoordinator::GatewayStatus(GatewayStatus { nodes: nodes.iter().map(seen).collect(), ..GatewayStatus::default() })
+fn sees(nodes: &[u16]) -> GatewayStatus {
+    GatewayStatus { nodes: reached(nodes.iter().copied()), ..GatewayStatus::default() }
 }
 
 #[test]
@@ -230,13 +246,13 @@ fn the_status_tells_of_each_node_what_all_gateways_saw() {
     let (slow, _) = scene.gateway(None);
     let report = |seen: &NodeSeen| {
         let nodes = vec![NodeSeen { id: 0, connected: true, ..NodeSeen::default() }, seen.clone()];
-        ToCoordinator::GatewayStatus(GatewayStatus { nodes, ..GatewayStatus::default() })
+        GatewayStatus { nodes, ..GatewayStatus::default() }
     };
-    scene.tell(quick, report(&seen));
+    scene.report(quick, report(&seen));
     let mut seen = NodeSeen { id: 1, fail_slow: true, flagged_us: 30, redirect_count: 5, ..seen };
     seen.read_latency = LatencyHistogram::default();
     seen.write_latency.add(50_000, 2);
-    scene.tell(slow, report(&seen));
+    scene.report(slow, report(&seen));
     let status = scene.coordinator.status();
     let [first, second] = &status.nodes[..] else { panic!("{status:?}") };
     assert_eq!((first.fail_slow, first.latency_us_p50), (false, None));
@@ -284,8 +300,7 @@ fn a_report_that_is_none_closes_the_connection() {
     let (gateway, _) = scene.gateway(None);
     let mut seen = NodeSeen { id: 1, ..NodeSeen::default() };
     seen.read_latency.classes = vec![(11, 1)];
-    let status = GatewayStatus { nodes: vec![seen], ..GatewayStatus::default() };
-    scene.tell(gateway, ToCoordinator::GatewayStatus(status));
+    scene.report(gateway, GatewayStatus { nodes: vec![seen], ..GatewayStatus::default() });
     assert!(scene.outputs.contains(&Output::Close { connection: gateway }));
 }
 
@@ -295,12 +310,12 @@ fn a_node_that_a_gateway_reaches_is_not_given_up() {
     scene.node(node(1, Some(0))).1.expect("let in");
     let (gateway, _) = scene.gateway(None);
     for _ in 0..(DEAD_AFTER_MS + 3 * RETIRE_AFTER_MS) / 100 {
-        scene.tell(gateway, sees(&[0]));
+        scene.report(gateway, sees(&[0]));
         scene.pass_ms(100, &[]);
     }
     assert_eq!(scene.state(0), NodeState::Dead, "out of the coordinator's sight, and serving");
     for _ in 0..2 * RETIRE_AFTER_MS / 100 {
-        scene.tell(gateway, sees(&[]));
+        scene.report(gateway, sees(&[]));
         scene.pass_ms(100, &[]);
     }
     assert_eq!(scene.state(0), NodeState::Retired);
@@ -310,7 +325,7 @@ impl Scene {
     /// A gateway tells all the while that it sees these nodes.
     fn pass_ms_seen(&mut self, ms: u64, gateway: ConnectionId, seen: &[u16]) {
         for _ in 0..ms / 100 {
-            self.tell(gateway, sees(seen));
+            self.report(gateway, sees(seen));
             self.pass_ms(100, &[]);
         }
     }
@@ -416,12 +431,12 @@ fn a_number_is_taken_while_gateways_reach_its_node() {
     let mut scene = Scene::new();
     let (connection, _) = scene.node(node(4, Some(0)));
     let (gateway, _) = scene.gateway(None);
-    scene.tell(gateway, sees(&[0]));
+    scene.report(gateway, sees(&[0]));
     scene.handle(Input::Closed { connection });
     scene.pass_ms_seen(REACH_TOLD_MS, gateway, &[0]);
-    scene.tell(gateway, sees(&[0]));
+    scene.report(gateway, sees(&[0]));
     assert_eq!(scene.node(node(5, Some(0))).1, Err(Refusal::NodeIdTaken(0)));
-    scene.tell(gateway, sees(&[]));
+    scene.report(gateway, sees(&[]));
     scene.node(node(5, Some(0))).1.expect("nobody reaches the one before");
 }
 
@@ -432,18 +447,18 @@ fn a_node_that_is_restarted_is_let_in_though_gateways_have_not_missed_it_yet() {
     for life in 4..8 {
         let (connection, session) = scene.node(node(life, Some(0)));
         session.expect("the one before ended");
-        scene.tell(gateway, sees(&[0]));
+        scene.report(gateway, sees(&[0]));
         scene.pass_ms(REACH_TOLD_MS, &[connection]);
-        scene.tell(gateway, sees(&[0]));
+        scene.report(gateway, sees(&[0]));
         scene.handle(Input::Closed { connection });
-        scene.tell(gateway, sees(&[0]));
+        scene.report(gateway, sees(&[0]));
     }
 }
 
 #[test]
 fn a_cluster_keeps_its_code_and_its_partitions() {
     let code = |name: &str| name.parse::<CodeShape>().expect("a code");
-    let mut durable = Durable::new(77);
+    let mut durable = Durable::new(CLUSTER.0);
     assert_eq!(durable.settle(code("rs:4+2"), None, 12), Ok(12));
     assert_eq!(durable.settle(code("rs:4+2"), None, 4), Ok(12), "gateways may become fewer");
     assert_eq!(durable.settle(code("rs:4+2"), Some(12), 4), Ok(12));
@@ -470,9 +485,9 @@ fn strangers_are_refused_with_the_reason() {
     let mut scene = Scene::new();
     let old = NodeRegistration { protocol_version: 0, ..node(1, None) };
     assert_eq!(scene.node(old).1, Err(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION)));
-    let foreign = NodeSession { cluster_id: shorttail_units::ClusterId(1), node_id: NodeId(0) };
+    let foreign = NodeSession { cluster_id: ClusterId(1), node_id: NodeId(0) };
     let foreign = NodeRegistration { session: Some(foreign), ..node(1, None) };
-    assert_eq!(scene.node(foreign).1, Err(Refusal::OtherCluster(77)));
+    assert_eq!(scene.node(foreign).1, Err(Refusal::OtherCluster(CLUSTER.0)));
     let long = NodeRegistration { address: "x".repeat(ADDRESS_BYTES_MAX + 1), ..node(1, None) };
     assert!(matches!(scene.node(long).1, Err(Refusal::Malformed(_))));
     assert!(matches!(scene.node(node(0, None)).1, Err(Refusal::Malformed(_))));
@@ -528,8 +543,7 @@ fn the_status_sums_what_live_gateways_report() {
     scene.tell(beating, ToCoordinator::NodeStatus(NodeStatus { memory_used_bytes: 75, ..NodeStatus::default() }));
     let (gateway, _) = scene.gateway(None);
     let totals = StoreTotals { objects: 5, bytes_stored: 50, ..StoreTotals::default() };
-    let status = GatewayStatus { serving: true, totals, ..GatewayStatus::default() };
-    scene.tell(gateway, ToCoordinator::GatewayStatus(status));
+    scene.report(gateway, GatewayStatus { serving: true, totals, ..GatewayStatus::default() });
     let asker = scene.connect();
     scene.outputs.clear();
     scene.tell(asker, ToCoordinator::ReadStatus);
@@ -599,7 +613,7 @@ fn with_nodes() -> (Scene, ConnectionId, ConnectionId) {
 }
 
 impl Scene {
-    fn order(&mut self, ticket: u64, member: u16, order: Order) {
+    fn order_chaos(&mut self, ticket: u64, member: u16, order: Order) {
         let wanted = Wanted::Member(control::Order::Chaos(order));
         self.handle(Input::Order { ticket, member, wanted });
     }
@@ -642,8 +656,8 @@ fn obeyed(number: u64, outcome: &Result<String, String>) -> ToCoordinator {
 #[test]
 fn an_order_goes_to_its_node_and_its_outcome_to_whoever_ordered() {
     let (mut scene, brave, meek) = with_nodes();
-    scene.order(7, 0, Order::Clear);
-    scene.order(8, 0, Order::Kill);
+    scene.order_chaos(7, 0, Order::Clear);
+    scene.order_chaos(8, 0, Order::Kill);
     let (number, order) = scene.ordered(brave).expect("sent");
     assert_eq!((order, scene.ordered(meek), scene.answers()), (Order::Kill, None, vec![]));
     let outcome = Ok("no fault".to_owned());
@@ -661,7 +675,7 @@ fn an_order_goes_to_its_node_and_its_outcome_to_whoever_ordered() {
 #[test]
 fn who_does_not_answer_is_not_waited_for() {
     let (mut scene, brave, _) = with_nodes();
-    scene.order(1, 0, Order::Clear);
+    scene.order_chaos(1, 0, Order::Clear);
     scene.pass_ms(ORDER_WITHIN_MS - 1, &[brave]);
     assert_eq!(scene.answers(), []);
     scene.pass_ms(1, &[brave]);
@@ -670,7 +684,7 @@ fn who_does_not_answer_is_not_waited_for() {
         "{:?}",
         scene.answers()
     );
-    scene.order(2, 0, Order::Clear);
+    scene.order_chaos(2, 0, Order::Clear);
     scene.handle(Input::Closed { connection: brave });
     assert_eq!(scene.answers()[1..], [(2, Err("it went away".to_owned()))]);
 }
@@ -680,7 +694,7 @@ fn orders_that_nobody_may_obey_are_refused_and_not_sent() {
     let (mut scene, brave, meek) = with_nodes();
     let mut refused = |node, order| {
         scene.outputs.clear();
-        scene.order(1, node, order);
+        scene.order_chaos(1, node, order);
         assert_eq!((scene.ordered(brave), scene.ordered(meek)), (None, None));
         let [(1, Err(why))] = &scene.answers()[..] else { panic!("{:?}", scene.outputs) };
         why.clone()
@@ -689,11 +703,11 @@ fn orders_that_nobody_may_obey_are_refused_and_not_sent() {
     assert_eq!(refused(5, Order::Clear), "there is no node 5");
     assert!(refused(0, Order::FlipBits(FlipBits { count: 0 })).contains("number of bits"));
     scene.handle(Input::Closed { connection: brave });
-    scene.order(2, 0, Order::Kill);
+    scene.order_chaos(2, 0, Order::Kill);
     assert_eq!(scene.answers()[1..], [(2, Err("node 0 is dead".to_owned()))]);
     let settings = Settings { allow_chaos: false, ..settings() };
     scene.coordinator = Coordinator::new(scene.now, settings, scene.persisted.clone());
-    scene.order(3, 0, Order::Kill);
+    scene.order_chaos(3, 0, Order::Kill);
     assert_eq!(scene.answers()[2..], [(3, Err("the cluster was not started with --allow-chaos".to_owned()))]);
 }
 
@@ -711,8 +725,7 @@ fn a_change_of_policy_goes_to_its_gateway() {
     scene.tell(connection, obeyed(number, &outcome));
     assert_eq!(scene.answers(), [(4, outcome)]);
     let policies = vec![PolicySpan { first: 0, last: count - 1, policy: Policy::of(PolicyName::Llf) }];
-    let status = GatewayStatus { policies: policies.clone(), ..GatewayStatus::default() };
-    scene.tell(connection, ToCoordinator::GatewayStatus(status));
+    scene.report(connection, GatewayStatus { policies: policies.clone(), ..GatewayStatus::default() });
     assert_eq!(scene.coordinator.status().gateways[0].policies, policies);
 }
 

@@ -34,12 +34,13 @@ fn domains_that_must_hold_too_much_are_a_problem() {
 fn a_domain_of_nodes_that_drain_does_not_count() {
     let (mut scene, _) = labelled("aabbccc");
     assert_eq!(problem_with(&scene, "domain"), None);
-    scene.handle(Input::Order { ticket: 1, member: 0, wanted: Wanted::DrainNode { cancel: false } });
+    scene.order(0, Wanted::DrainNode { cancel: false }).expect("enough others");
     assert!(problem_with(&scene, "3 chunks of each stripe").is_some());
 }
 
-fn report(coding_set_nodes: Option<u16>) -> ToCoordinator {
-    ToCoordinator::GatewayStatus(GatewayStatus { coding_set_nodes, ..GatewayStatus::default() })
+/// A report of a gateway whose coding sets have so many nodes.
+fn with_sets_of(coding_set_nodes: Option<u16>) -> GatewayStatus {
+    GatewayStatus { coding_set_nodes, ..GatewayStatus::default() }
 }
 
 /// Together they could do with two in each.
@@ -47,24 +48,24 @@ fn report(coding_set_nodes: Option<u16>) -> ToCoordinator {
 fn a_coding_set_in_which_a_domain_must_hold_too_much_is_a_problem() {
     let (mut scene, gateway) = labelled("aaaaaabbbccc");
     assert_eq!(problem_with(&scene, "domain"), None);
-    scene.tell(gateway, report(Some(6)));
+    scene.report(gateway, with_sets_of(Some(6)));
     let problem = problem_with(&scene, "domain").expect("two of each are in the first set");
     let beginning = "nodes 2, 3, 4, 5, 8, 11 are a coding set, and in 3 failure domains, so one has to hold 4 chunks";
     assert!(problem.starts_with(beginning), "{problem}");
-    scene.tell(gateway, report(Some(12)));
+    scene.report(gateway, with_sets_of(Some(12)));
     assert_eq!(problem_with(&scene, "domain"), None, "all are in one set");
 }
 
 #[test]
 fn coding_sets_that_nobody_can_fill_are_a_problem() {
     let (mut scene, gateway) = labelled("........");
-    scene.tell(gateway, report(Some(8)));
+    scene.report(gateway, with_sets_of(Some(8)));
     assert_eq!(problem_with(&scene, "coding sets"), None);
-    scene.tell(gateway, report(Some(9)));
+    scene.report(gateway, with_sets_of(Some(9)));
     let problem = problem_with(&scene, "coding sets").expect("eight nodes");
     assert!(problem.starts_with("coding sets of 9 nodes are asked for and there are 8 nodes"), "{problem}");
     assert!(problem.ends_with("less than --placement coding-sets:3"), "{problem}");
-    scene.tell(gateway, report(None));
+    scene.report(gateway, with_sets_of(None));
     assert_eq!(problem_with(&scene, "coding sets"), None);
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A report of a gateway that stores so many objects and refused so many stores, and rebuilt a chunk for each.
-fn told(objects: u64, count: u64) -> ToCoordinator {
+fn told(objects: u64, count: u64) -> GatewayStatus {
     let totals = StoreTotals {
         objects,
         chunks_missing: objects,
@@ -12,7 +12,7 @@ fn told(objects: u64, count: u64) -> ToCoordinator {
         ..StoreTotals::default()
     };
     let node = NodeSeen { id: 0, connected: true, redirect_count: count, flagged_us: count, ..NodeSeen::default() };
-    ToCoordinator::GatewayStatus(GatewayStatus { totals, nodes: vec![node], ..GatewayStatus::default() })
+    GatewayStatus { totals, nodes: vec![node], ..GatewayStatus::default() }
 }
 
 impl Scene {
@@ -47,7 +47,7 @@ impl Scene {
 fn no_counter_falls_when_a_gateway_leaves() {
     let mut scene = Scene::new();
     let (one, session) = scene.counting(None, 1);
-    scene.tell(one, told(5, 7));
+    scene.report(one, told(5, 7));
     assert_eq!(scene.counted(), (5, 5, [7, 7]));
     scene.handle(Input::Closed { connection: one });
     assert_eq!(scene.counted(), (0, 0, [7, 7]), "dead");
@@ -55,13 +55,13 @@ fn no_counter_falls_when_a_gateway_leaves() {
     assert_eq!(scene.counted(), (0, 0, [7, 7]), "forgotten");
     // Another process begins at 0, whatever its number.
     let (other, _) = scene.counting(None, 2);
-    scene.tell(other, told(3, 2));
+    scene.report(other, told(3, 2));
     assert_eq!(scene.counted(), (3, 3, [9, 9]));
     scene.handle(Input::Closed { connection: other });
     // The first was silent only: it is not counted twice, nor less before it has told.
     let (one, _) = scene.counting(session, 1);
     assert_eq!(scene.counted(), (0, 0, [9, 9]));
-    scene.tell(one, told(4, 8));
+    scene.report(one, told(4, 8));
     assert_eq!(scene.counted(), (4, 4, [10, 10]));
 }
 
@@ -75,21 +75,20 @@ fn no_counter_of_a_node_falls_when_a_gateway_leaves() {
         [status.nodes[0].redirect_count, status.nodes[0].flagged_us]
     };
     let (one, session) = scene.counting(None, 1);
-    scene.tell(one, told(5, 7));
+    scene.report(one, told(5, 7));
     assert_eq!(counted(&scene), [7, 7]);
     scene.handle(Input::Closed { connection: one });
     assert_eq!(counted(&scene), [7, 7], "dead");
     scene.forget_gateways();
     assert_eq!(counted(&scene), [7, 7], "forgotten");
     let (other, _) = scene.counting(None, 2);
-    scene.tell(other, told(3, 2));
+    scene.report(other, told(3, 2));
     assert_eq!(counted(&scene), [9, 7], "another process begins at 0");
     let (one, _) = scene.counting(session, 1);
     assert_eq!(counted(&scene), [9, 7], "it was silent only");
-    let nobody = GatewayStatus { totals: StoreTotals::default(), ..GatewayStatus::default() };
-    scene.tell(one, ToCoordinator::GatewayStatus(nobody));
+    scene.report(one, GatewayStatus::default());
     assert_eq!(counted(&scene), [9, 7], "it has not met the node again");
-    scene.tell(one, told(4, 8));
+    scene.report(one, told(4, 8));
     assert_eq!(counted(&scene), [10, 8]);
 }
 
@@ -99,7 +98,7 @@ fn of_many_that_are_gone_the_sum_is_kept() {
     let count = GONE_GATEWAYS_MAX as u64 + 3;
     for life in 1..=count {
         let (connection, _) = scene.counting(None, life);
-        scene.tell(connection, told(1, life));
+        scene.report(connection, told(1, life));
         scene.handle(Input::Closed { connection });
         // There is room for so many, the dead included.
         if life.is_multiple_of(100) {

@@ -446,8 +446,8 @@ fn what_rests_on_records_waits_until_they_are_saved() {
     let mut seat = Seat::new(settings(), Some(4));
     let now = Now::default();
     assert!(seat.poll_output(0).is_none() && !seat.takes_members(0));
-    seat.begin_reign(now, 1, State::NewCluster, 77, Some(4_500_000)).expect("a new cluster");
-    assert!(matches!(seat.poll_output(0), Some(Output::Persist(durable)) if durable.cluster_id == 77));
+    seat.begin_reign(now, 1, State::NewCluster, CLUSTER.0, Some(4_500_000)).expect("a new cluster");
+    assert!(matches!(seat.poll_output(0), Some(Output::Persist(durable)) if durable.cluster_id == CLUSTER.0));
     let registration = ToCoordinator::RegisterNode(node(1, Some(0)));
     seat.handle(now, Input::Message { connection: ConnectionId(1), message: registration });
     assert_eq!(seat.poll_output(0), None, "a new cluster is saved first");
@@ -468,7 +468,7 @@ fn what_rests_on_records_waits_until_they_are_saved() {
 fn who_does_not_surely_lead_gives_nobody_up() {
     let mut seat = Seat::new(settings(), Some(4));
     let mut now = Now::default();
-    seat.begin_reign(now, 1, State::Known(Durable::new(77)), 77, Some(4_500_000)).expect("the same cluster");
+    seat.begin_reign(now, 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, Some(4_500_000)).expect("the same cluster");
     let tell = |seat: &mut Seat, now: Now, input: Input| {
         seat.handle(now, input);
         while seat.poll_output(now.mono_us).is_some() {
@@ -482,7 +482,7 @@ fn who_does_not_surely_lead_gives_nobody_up() {
     let mut pass_ms = |seat: &mut Seat, ms: u64| {
         for _ in 0..ms / 100 {
             now.mono_us += 100_000;
-            tell(seat, now, message(2, sees(&[])));
+            tell(seat, now, message(2, ToCoordinator::GatewayStatus(sees(&[]))));
         }
         seat.machine().expect("it goes on").view().nodes[0].state
     };
@@ -498,8 +498,8 @@ fn who_does_not_surely_lead_gives_nobody_up() {
 fn a_reign_does_not_begin_before_an_epoch_that_an_earlier_one_knew() {
     let mut seat = Seat::new(settings(), Some(4));
     let mut begin = |number: u64, epoch: u32| {
-        let state = State::Known(Durable { epoch, ..Durable::new(77) });
-        seat.begin_reign(Now::default(), number, state, 77, None).expect("the same cluster")
+        let state = State::Known(Durable { epoch, ..Durable::new(CLUSTER.0) });
+        seat.begin_reign(Now::default(), number, state, CLUSTER.0, None).expect("the same cluster")
     };
     assert_eq!([begin(1, 9), begin(2, 5), begin(3, 12)], [9, 9, 12]);
 }
@@ -509,7 +509,7 @@ fn a_reign_does_not_begin_before_an_epoch_that_an_earlier_one_knew() {
 fn what_waits_for_a_store_that_is_away_does_not_heap_up() {
     let mut seat = Seat::new(settings(), Some(4));
     let at = |mono_us: u64| Now { mono_us, ..Now::default() };
-    seat.begin_reign(at(0), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    seat.begin_reign(at(0), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None).expect("the same cluster");
     let tell = |seat: &mut Seat, now_us: u64, connection: u64, message: ToCoordinator| {
         seat.handle(at(now_us), Input::Message { connection: ConnectionId(connection), message });
     };
@@ -518,7 +518,7 @@ fn what_waits_for_a_store_that_is_away_does_not_heap_up() {
     let later_us = SUSPECT_AFTER_MS * 1000;
     for round in 0..100 {
         let incarnation = 1 + round;
-        tell(&mut seat, later_us, 9, sees(&[]));
+        tell(&mut seat, later_us, 9, ToCoordinator::GatewayStatus(sees(&[])));
         tell(&mut seat, later_us, 10 + round, ToCoordinator::RegisterNode(node(incarnation, Some(0))));
         seat.handle(at(later_us), Input::Closed { connection: ConnectionId(10 + round) });
     }
@@ -550,7 +550,7 @@ fn what_waits_for_a_store_that_is_away_does_not_heap_up() {
 fn what_is_saved_after_a_store_was_away_never_goes_back() {
     let mut seat = Seat::new(settings(), Some(4));
     let at = |mono_us: u64| Now { mono_us, ..Now::default() };
-    seat.begin_reign(at(0), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    seat.begin_reign(at(0), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None).expect("the same cluster");
     let register = |seat: &mut Seat, now_us: u64, id: u16| {
         let message = ToCoordinator::RegisterNode(node(1, Some(id)));
         seat.handle(at(now_us), Input::Message { connection: ConnectionId(10 + u64::from(id)), message });
@@ -584,7 +584,7 @@ fn what_is_saved_after_a_store_was_away_never_goes_back() {
 fn who_is_here_loses_no_connection_for_a_welcome_that_waits_for_the_store() {
     let mut seat = Seat::new(settings(), Some(4));
     let at = |mono_us: u64| Now { mono_us, ..Now::default() };
-    seat.begin_reign(at(0), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    seat.begin_reign(at(0), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None).expect("the same cluster");
     let tell = |seat: &mut Seat, now_us: u64, connection: u64, message: &ToCoordinator| {
         seat.handle(at(now_us), Input::Message { connection: ConnectionId(connection), message: message.clone() });
     };
@@ -593,7 +593,7 @@ fn who_is_here_loses_no_connection_for_a_welcome_that_waits_for_the_store() {
             seat.handle_saved(1);
         }
     };
-    let session = |gateway_id| Some(GatewaySession { cluster_id: shorttail_units::ClusterId(77), gateway_id });
+    let session = |gateway_id| Some(GatewaySession { cluster_id: CLUSTER, gateway_id });
     let gateway = |session| ToCoordinator::RegisterGateway(gateway_registration(session, 1000));
     let of_node = |id: u16| ToCoordinator::RegisterNode(node(1, Some(id)));
     tell(&mut seat, 0, 10, &gateway(None));

@@ -24,7 +24,7 @@ impl Cluster {
 
     fn with(settings: Settings) -> Self {
         let count = settings.node_count_expected;
-        let mut scene = Scene::with(settings, Durable::new(77));
+        let mut scene = Scene::with(settings, Durable::new(CLUSTER.0));
         let nodes = (0..count).map(|id| scene.node(node(1, Some(id))).0).collect();
         let (gateway, welcome) = scene.gateway(None);
         welcome.expect("let in");
@@ -51,9 +51,7 @@ impl Cluster {
     /// The gateway has refused so many stores.
     fn refuses(&mut self, stores_refused_total: u64) {
         let totals = StoreTotals { stores_refused_total, ..StoreTotals::default() };
-        let standings = self.standings(TenureState::Serving);
-        let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
-        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+        self.report(Vec::new(), totals, TenureState::Serving);
     }
 
     /// The gateway counts chunks on nodes that drain or are away.
@@ -62,10 +60,21 @@ impl Cluster {
         // As of rs:4+2.
         let lost_of_readable_max = if lost_of_stripe_max > 2 { 1 } else { lost_of_stripe_max };
         let totals = StoreTotals { lost_of_stripe_max, lost_of_readable_max, ..StoreTotals::default() };
-        let nodes = left.iter().map(seen).collect();
-        let standings = self.standings(TenureState::Serving);
+        self.report(left.iter().map(seen).collect(), totals, TenureState::Serving);
+    }
+
+    /// The gateway tells of nodes, of what it stores, and how far its tenures are.
+    fn report(&mut self, nodes: Vec<NodeSeen>, totals: StoreTotals, state: TenureState) {
+        let standings = self.standings(state);
         let status = GatewayStatus { nodes, totals, standings, ..GatewayStatus::default() };
-        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+        self.scene.report(self.gateway, status);
+    }
+
+    /// The gateway serves, tells of nodes, and is proven by these terms.
+    fn report_proven_by(&mut self, proven_by: u32, nodes: Vec<NodeSeen>) {
+        let standings = self.standings(TenureState::Serving).into_iter();
+        let standings = standings.map(|standing| Standing { proven_by, ..standing }).collect();
+        self.scene.report(self.gateway, GatewayStatus { nodes, standings, ..GatewayStatus::default() });
     }
 
     /// All tenures, in this state.
@@ -82,12 +91,7 @@ impl Cluster {
 
     fn order(&mut self, id: u16, wanted: Wanted) -> Result<String, String> {
         self.scene.outputs.clear();
-        self.scene.handle(Input::Order { ticket: 1, member: id, wanted });
-        let answer = self.scene.outputs.iter().find_map(|output| match output {
-            Output::Answer { outcome, .. } => Some(outcome.clone()),
-            _ => None,
-        });
-        answer.expect("every order is answered")
+        self.scene.order(id, wanted)
     }
 
     fn drain(&mut self, id: u16) -> Result<String, String> {
@@ -191,7 +195,7 @@ fn only_an_empty_node_is_removed_and_it_never_comes_back() {
     assert!(cluster.remove(3, true).expect_err("twice").contains("already"));
     // With its memory, with another one, and after the coordinator was restarted.
     let mut scene = cluster.scene.restart();
-    let session = Some(NodeSession { cluster_id: shorttail_units::ClusterId(77), node_id: NodeId(3) });
+    let session = Some(NodeSession { cluster_id: CLUSTER, node_id: NodeId(3) });
     for registration in [node(1, Some(3)), node(2, Some(3)), NodeRegistration { session, ..node(3, None) }] {
         assert_eq!(scene.node(registration).1, Err(Refusal::Removed(3)));
     }
@@ -273,10 +277,7 @@ fn nothing_is_given_up_while_no_owner_can_tell_what_is_lost() {
     cluster.counts(&[], 0);
     cluster.remove(1, true).expect("the owner knows of no loss");
     // Its core stands still, and knows nothing of who left since.
-    let standings = cluster.standings(TenureState::Serving).into_iter();
-    let standings = standings.map(|standing| Standing { proven_by: 0, ..standing }).collect();
-    let status = GatewayStatus { standings, ..GatewayStatus::default() };
-    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+    cluster.report_proven_by(0, Vec::new());
     let unknown = cluster.remove(2, true).expect_err("what it said is of before");
     assert!(unknown.contains("no owner can tell"), "{unknown}");
     // A dead owner's count is nobody's.
@@ -288,9 +289,7 @@ fn nothing_is_given_up_while_no_owner_can_tell_what_is_lost() {
     let (gateway, welcome) = cluster.scene.gateway(None);
     welcome.expect("let in");
     cluster.gateway = gateway;
-    let standings = cluster.standings(TenureState::TakingOver);
-    let status = GatewayStatus { standings, ..GatewayStatus::default() };
-    cluster.scene.tell(gateway, ToCoordinator::GatewayStatus(status));
+    cluster.takes_over(&[]);
     assert!(cluster.remove(2, true).is_err(), "the next one is still learning");
     cluster.counts(&[], 0);
     cluster.remove(2, true).expect("it serves, and node 1 is the only one that was just given up");
@@ -332,11 +331,7 @@ fn a_dead_node_of_which_nothing_is_missing_is_removed_without_ado() {
 fn an_owner_of_which_a_part_let_go_does_not_say_that_a_node_is_empty() {
     let mut cluster = Cluster::new(8);
     cluster.die(5);
-    let standings = cluster.standings(TenureState::Serving).into_iter();
-    let standings = standings.map(|standing| Standing { proven_by: 0, ..standing }).collect();
-    let nodes = vec![NodeSeen { id: 5, chunks_left: Some(0), ..NodeSeen::default() }];
-    let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
-    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+    cluster.report_proven_by(0, vec![NodeSeen { id: 5, chunks_left: Some(0), ..NodeSeen::default() }]);
     assert!(cluster.remove(5, false).is_err());
 }
 
@@ -507,11 +502,8 @@ fn the_time_for_which_the_coordinator_stood_still_does_not_count() {
 impl Cluster {
     /// The gateway tells that it reaches the nodes, and of losses.
     fn reaches(&mut self, ids: std::ops::Range<u16>, lost_of_readable_max: u64) {
-        let nodes = ids.map(|id| NodeSeen { id, connected: true, ..NodeSeen::default() }).collect();
         let totals = StoreTotals { lost_of_readable_max, ..StoreTotals::default() };
-        let standings = self.standings(TenureState::Serving);
-        let status = GatewayStatus { nodes, totals, standings, ..GatewayStatus::default() };
-        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+        self.report(reached(ids), totals, TenureState::Serving);
     }
 
     /// Nodes come back with another memory.
@@ -551,18 +543,18 @@ fn nodes_that_came_back_empty_count_until_owners_know_and_have_told() {
 
 impl Cluster {
     /// The coordinator begins anew, and all that it lets in come back to it as they are.
-    fn begin_anew(self) -> Self {
-        self.begin_anew_without_gateway(0)
+    fn restart(self) -> Self {
+        self.restart_with_late_gateway(0)
     }
 
     /// The gateway comes after so long.
-    fn begin_anew_without_gateway(self, ms: u64) -> Self {
+    fn restart_with_late_gateway(self, ms: u64) -> Self {
         let mut scene = self.scene.restart();
         let lives = scene.persisted.nodes.clone();
         let nodes: Vec<_> = lives.iter().map(|(&id, known)| scene.node(node(known.incarnation, Some(id))).0).collect();
         scene.pass_ms(ms, &nodes);
         let gateway = scene.connect();
-        let session = GatewaySession { cluster_id: shorttail_units::ClusterId(77), gateway_id: 0 };
+        let session = GatewaySession { cluster_id: CLUSTER, gateway_id: 0 };
         let life = scene.persisted.tenures.values().next().expect("a tenure").gateway_life;
         scene.register_gateway(gateway, gateway_registration(Some(session), life)).1.expect("let in");
         Cluster { scene, gateway, nodes }
@@ -573,7 +565,7 @@ impl Cluster {
 #[test]
 fn what_was_given_up_before_a_coordinator_began_counts_until_owners_have_told() {
     let (cluster, _, _) = two_memories_lost(false);
-    let mut cluster = cluster.begin_anew();
+    let mut cluster = cluster.restart();
     cluster.counts(&[], 0);
     assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
     cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
@@ -588,7 +580,7 @@ fn what_was_rebuilt_before_a_coordinator_began_does_not_count() {
     cluster.pass_telling(RETIRE_AFTER_MS + 1_000, 2, &[], 0);
     assert_eq!(cluster.states(0..2), [NodeState::Retired; 2]);
     cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
-    let mut cluster = cluster.begin_anew();
+    let mut cluster = cluster.restart();
     cluster.counts(&[], 0);
     (2..4).for_each(|id| _ = cluster.remove(id, true).expect("the code survives two"));
 }
@@ -601,7 +593,7 @@ fn lives_that_followed_what_was_rebuilt_count_for_nothing_when_a_coordinator_beg
     cluster.return_empty(0..2, 2);
     cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 0);
     cluster.reaches(0..9, 0);
-    let mut cluster = cluster.begin_anew();
+    let mut cluster = cluster.restart();
     cluster.counts(&[], 0);
     cluster.remove(2, true).expect("they lack none");
 }
@@ -611,7 +603,7 @@ fn a_coordinator_that_begins_does_not_know_who_was_met() {
     let mut cluster = Cluster::new(9);
     cluster.counts(&[], 0);
     cluster.return_empty(0..2, 2);
-    cluster = cluster.begin_anew();
+    cluster = cluster.restart();
     cluster.counts(&[], 0);
     assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
     cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 0);
@@ -630,11 +622,8 @@ impl Cluster {
         self.takes_over(reached);
     }
 
-    fn takes_over(&mut self, reached: &[u16]) {
-        let nodes = reached.iter().map(|&id| NodeSeen { id, connected: true, ..NodeSeen::default() }).collect();
-        let standings = self.standings(TenureState::TakingOver);
-        let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
-        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+    fn takes_over(&mut self, ids: &[u16]) {
+        self.report(reached(ids.iter().copied()), StoreTotals::default(), TenureState::TakingOver);
     }
 
     /// Time passes while a gateway that reaches these nodes takes over.
@@ -765,14 +754,11 @@ fn a_node_that_was_taken_out_is_remembered_as_long_as_it_matters() {
     cluster.counts(&[], 0);
     cluster.remove(2, true).expect("the code survives it");
     // The owner is proven by the voters before, of which it is one.
-    let standings: Vec<Standing> = cluster.standings(TenureState::Serving);
-    let standings = standings.into_iter().map(|standing| Standing { proven_by: 1, ..standing }).collect();
-    let status = GatewayStatus { standings, ..GatewayStatus::default() };
     cluster.scene.watcher = None;
     for _ in 0..2 * LOSS_TOLD_MS / HEARTBEAT_MS {
         let there = cluster.nodes.clone();
         cluster.scene.pass_ms(HEARTBEAT_MS, &there);
-        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status.clone()));
+        cluster.report_proven_by(1, Vec::new());
     }
     assert!(is_known(&cluster), "whoever follows asks for it");
     cluster.counts(&[], 0);

@@ -11,7 +11,7 @@ const LIFE: u64 = 9;
 
 /// Nodes as many as there may be, and one gateway whose tenures have a partition each and wait for other voters.
 fn large() -> Durable {
-    let mut durable = Durable::new(77);
+    let mut durable = Durable::new(CLUSTER.0);
     let incarnation = |id: u16| (1 << 60) + u64::from(id);
     let set = |skipped: u16| -> Vec<DurableVoter> {
         (0..NODE_COUNT_MAX as u16).filter(|&id| id != skipped).map(|id| (id, incarnation(id))).collect()
@@ -35,7 +35,7 @@ fn large() -> Durable {
 fn terms_of_very_many_tenures_and_nodes_are_told() {
     let settings = Settings { partition_count: TENURE_COUNT, ..settings() };
     let mut coordinator = Coordinator::new(Now::default(), settings, large());
-    let session = GatewaySession { cluster_id: ClusterId(77), gateway_id: 0 };
+    let session = GatewaySession { cluster_id: CLUSTER, gateway_id: 0 };
     let message = ToCoordinator::RegisterGateway(gateway_registration(Some(session), LIFE));
     coordinator.handle(Now::default(), Input::Message { connection: ConnectionId(1), message });
     let sent = std::iter::from_fn(|| coordinator.poll_output()).filter_map(|output| match output {
@@ -64,7 +64,7 @@ fn terms_of_very_many_tenures_and_nodes_are_told() {
 fn members_who_come_and_leave_at_once_are_told_of_all_of_them_in_one_view() {
     const COUNT: u16 = 300;
     let mut seat = Seat::new(settings(), Some(4));
-    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None).expect("the same cluster");
     let connection = |id: u16| ConnectionId(10 + u64::from(id));
     for id in 0..COUNT {
         let message = ToCoordinator::RegisterNode(node(1, Some(id)));
@@ -84,7 +84,7 @@ fn members_who_come_and_leave_at_once_are_told_of_all_of_them_in_one_view() {
 #[test]
 fn members_are_told_of_those_that_came_while_more_and_more_come() {
     let mut seat = Seat::new(settings(), Some(4));
-    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None).expect("the same cluster");
     let mut view_count = 0;
     for id in 0..300 {
         let now = Now { mono_us: u64::from(id) * 10_000, ..Now::default() };
@@ -126,7 +126,7 @@ fn many_nodes_that_beat_are_looked_at_together_and_one_that_does_not_is_found() 
     const COUNT: u16 = 1_000;
     const BEAT_US: u64 = 500_000;
     let look_every_us = u64::from(COUNT) * LOOK_LATER_US;
-    let mut coordinator = Coordinator::new(Now::default(), settings(), Durable::new(77));
+    let mut coordinator = Coordinator::new(Now::default(), settings(), Durable::new(CLUSTER.0));
     let handle = |coordinator: &mut Coordinator, mono_us, input| {
         coordinator.handle(Now { mono_us, ..Now::default() }, input);
         while coordinator.poll_output().is_some() {}

@@ -12,19 +12,18 @@ const ENOUGH: u16 = NODES - 2;
 impl Stage {
     /// From now on a gateway tells of nodes, and that it reaches the first so many.
     fn reaches(&mut self, id: u16, count: u16) {
-        let actor = self.gateways.get_mut(&id).expect("a known gateway");
+        let actor = self.actor(id);
         actor.nodes = (0..NODES).map(|node| (node, node < count)).collect();
     }
 
     /// A gateway tells of its tenures that they are so far, and by nobody or all confirmed.
     fn tells(&mut self, id: u16, state: TenureState, is_proven: bool) {
-        let actor = self.gateways.get_mut(&id).expect("a known gateway");
         let own = self.scene.persisted.tenures.iter().filter(|(_, tenure)| tenure.gateway == id);
         let standing = |(&epoch, tenure): (&u32, &DurableTenure)| {
             let proven_by = if is_proven { tenure.terms } else { 0 };
             (epoch, Standing { epoch: Epoch(epoch), proven_by, state })
         };
-        actor.standings = own.map(standing).collect();
+        self.actor(id).standings = own.map(standing).collect();
     }
 
     fn is_cut(&mut self, id: u16) {
@@ -82,12 +81,12 @@ fn nobody_is_cut_off_before_all_that_are_there_told_of_their_epochs() {
     let (mut stage, [_, _, three]) = served();
     stage.is_cut(three);
     stage.pass_ms(UNPROVEN_MS_MAX);
-    let session = GatewaySession { cluster_id: ClusterId(77), gateway_id: 40 };
+    let session = GatewaySession { cluster_id: CLUSTER, gateway_id: 40 };
     let (unheard, _) = stage.scene.gateway(Some(session));
     let epoch = stage.scene.persisted.epoch;
     stage.pass_ms(200);
     assert_eq!((stage.scene.persisted.epoch, stage.loads()[&three]), (epoch, 4));
-    stage.scene.tell(unheard, sees(&[]));
+    stage.scene.report(unheard, sees(&[]));
     assert_eq!(stage.loads().get(&three), None);
 }
 
@@ -127,10 +126,9 @@ fn nobody_is_drained_whom_only_those_could_follow_that_are_cut_off() {
     stage.pass_ms(UNPROVEN_MS_MAX + 200);
     stage.die(two);
     assert_eq!(stage.loads(), [(one, 12)].into());
-    stage.scene.outputs.clear();
-    stage.drain(one);
+    let refused = stage.order_drain(one, false);
     let why = format!("gateway {one} cannot hand over what it owns: the others reach too few nodes to own it");
-    assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 5, outcome: Err(why) }));
+    assert_eq!(refused, Err(why));
     assert!(stage.scene.persisted.draining.is_empty());
 }
 
@@ -316,7 +314,7 @@ fn dealt_to_heir(state: TenureState) -> (Stage, [u16; 2], u32) {
     assert_eq!(stage.loads(), [(two, 4)].into());
     let heir = *stage.scene.persisted.tenures.keys().last().expect("its tenure");
     let standing = Standing { epoch: Epoch(heir), proven_by: 0, state };
-    stage.gateways.get_mut(&two).expect("known").standings.insert(heir, standing);
+    stage.actor(two).standings.insert(heir, standing);
     (stage, [two, third], heir)
 }
 
@@ -365,7 +363,7 @@ fn what_is_proven_of_a_gateway_that_reaches_too_few_nodes_is_handed_over() {
     assert_eq!(stage.lets_go(three), [3]);
     let mut standing = stage.gateways[&three].standings[&3];
     standing.state = TenureState::LetGo;
-    stage.gateways.get_mut(&three).expect("known").standings.insert(3, standing);
+    stage.actor(three).standings.insert(3, standing);
     stage.beat();
     assert_eq!(stage.loads(), [(one, 6), (two, 6)].into());
     let status = stage.scene.coordinator.status();
@@ -385,7 +383,7 @@ fn a_gateway_that_can_store_and_not_read_everything_is_short() {
     let (mut stage, [one, _, three]) = served();
     (0..2).for_each(|_| stage.join_node());
     let sees = |stage: &mut Stage, id: u16, count: u16| {
-        let actor = stage.gateways.get_mut(&id).expect("a known gateway");
+        let actor = stage.actor(id);
         actor.nodes = (0..NODES + 2).map(|node| (node, node < count)).collect();
     };
     for id in stage.gateways.keys().copied().collect::<Vec<_>>() {
@@ -409,7 +407,7 @@ fn a_gateway_that_cannot_store_is_short_although_it_could_follow() {
     stage.serve();
     [0, 1].iter().for_each(|&id| stage.close_node(id));
     let sees = |stage: &mut Stage, id: u16, first: u16| {
-        let actor = stage.gateways.get_mut(&id).expect("a known gateway");
+        let actor = stage.actor(id);
         actor.nodes = (0..NODES).map(|node| (node, node >= first)).collect();
     };
     sees(&mut stage, one, 2);

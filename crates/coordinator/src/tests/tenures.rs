@@ -105,7 +105,7 @@ impl Stage {
     pub fn new(gateway_count_expected: u16, partition_count: u16) -> Self {
         let settings = Settings { gateway_count_expected, partition_count, ..settings() };
         let mut stage =
-            Stage { scene: Scene::with(settings, Durable::new(77)), gateways: BTreeMap::new(), nodes: Vec::new() };
+            Stage { scene: Scene::with(settings, Durable::new(CLUSTER.0)), gateways: BTreeMap::new(), nodes: Vec::new() };
         (0..NODES).for_each(|_| stage.join_node());
         stage
     }
@@ -127,6 +127,15 @@ impl Stage {
         let actor = Actor { connection, life, standings, is_silent: false, nodes, totals };
         self.gateways.insert(id, actor);
         id
+    }
+
+    pub fn actor(&mut self, id: u16) -> &mut Actor {
+        self.gateways.get_mut(&id).expect("a known gateway")
+    }
+
+    /// Whether a gateway sends no reports.
+    fn silence(&mut self, id: u16, is_silent: bool) {
+        self.actor(id).is_silent = is_silent;
     }
 
     fn close(&mut self, id: u16) {
@@ -153,9 +162,8 @@ impl Stage {
     /// The same process comes on a new connection.
     fn return_of(&mut self, id: u16) -> Result<GatewayWelcome, Refusal> {
         let connection = self.scene.connect();
-        let cluster_id = shorttail_units::ClusterId(77);
-        let session = Some(GatewaySession { cluster_id, gateway_id: id });
-        let actor = self.gateways.get_mut(&id).expect("a known gateway");
+        let session = Some(GatewaySession { cluster_id: CLUSTER, gateway_id: id });
+        let actor = self.actor(id);
         actor.connection = connection;
         let registration = gateway_registration(session, actor.life);
         self.scene.register_gateway(connection, registration).1
@@ -175,15 +183,23 @@ impl Stage {
         self.beat();
     }
 
-    /// The coordinator begins anew, and the nodes come back to it.
+    /// The owner of an epoch has let go of it, and the other tenures are served.
+    fn lets_go_of(&mut self, epoch: u32) {
+        self.report(|known| if known == epoch { TenureState::LetGo } else { TenureState::Serving });
+    }
+
+    /// The coordinator begins anew, and the nodes come back to it with what they have.
     fn restart(self) -> Self {
         let mut stage = Stage { scene: self.scene.restart(), ..self };
-        for (id, connection) in stage.nodes.clone().into_iter().enumerate() {
-            let session = NodeSession { cluster_id: shorttail_units::ClusterId(77), node_id: NodeId(id as u16) };
-            let registration = NodeRegistration { session: Some(session), ..node(1, None) };
-            stage.scene.connection_next += 100;
-            stage.nodes[id] = stage.scene.node(registration).0;
-            assert_ne!(stage.nodes[id], connection);
+        // No connection of before is taken for a new one.
+        stage.scene.connection_next += 1000;
+        for id in 0..stage.nodes.len() as u16 {
+            let session = NodeSession { cluster_id: CLUSTER, node_id: NodeId(id) };
+            let life = stage.scene.persisted.nodes[&id].incarnation;
+            let registration = NodeRegistration { session: Some(session), ..node(life, None) };
+            let (connection, session) = stage.scene.node(registration);
+            session.expect("let in");
+            stage.nodes[usize::from(id)] = connection;
         }
         stage
     }
@@ -193,7 +209,7 @@ impl Stage {
         for id in self.gateways.keys().copied().collect::<Vec<_>>() {
             for epoch in self.to_come(id) {
                 let standing = Standing { epoch: Epoch(epoch), proven_by: 0, state: TenureState::Prepared };
-                self.gateways.get_mut(&id).expect("listed above").standings.insert(epoch, standing);
+                self.actor(id).standings.insert(epoch, standing);
             }
         }
         self.beat();
@@ -215,7 +231,7 @@ impl Stage {
             let seen = |(&id, &connected): (&u16, &bool)| NodeSeen { id, connected, ..NodeSeen::default() };
             let nodes = actor.nodes.iter().map(seen).collect();
             let status = GatewayStatus { standings, nodes, totals: actor.totals, ..GatewayStatus::default() };
-            self.scene.tell(actor.connection, ToCoordinator::GatewayStatus(status));
+            self.scene.report(actor.connection, status);
         }
         for &connection in &self.nodes {
             self.scene.tell(connection, ToCoordinator::NodeStatus(NodeStatus::default()));
@@ -256,10 +272,12 @@ impl Stage {
         })
     }
 
-    /// As ticket 5.
-    pub fn drain(&mut self, id: u16) {
-        let wanted = Wanted::DrainGateway { cancel: false };
-        self.scene.handle(Input::Order { ticket: 5, member: id, wanted });
+    pub fn drain(&mut self, id: u16) -> String {
+        self.order_drain(id, false).expect("another one may own it")
+    }
+
+    pub fn order_drain(&mut self, id: u16, cancel: bool) -> Result<String, String> {
+        self.scene.order(id, Wanted::DrainGateway { cancel })
     }
 
     pub fn lets_go(&self, id: u16) -> Vec<u32> {
@@ -317,7 +335,7 @@ fn a_silent_gateway_loses_its_tenures_and_the_silence_of_all_is_ones_own() {
     stage.scene.now.mono_us += 10_000_000;
     stage.beat();
     assert_eq!(stage.owners(), [(1, ids[0], 4), (2, ids[1], 4)], "the coordinator stood still itself");
-    stage.gateways.get_mut(&ids[0]).expect("known").is_silent = true;
+    stage.silence(ids[0], true);
     stage.pass_ms(GATEWAY_DEAD_AFTER_MS - 100);
     assert_eq!(stage.loads().len(), 2);
     stage.pass_ms(200);
@@ -357,25 +375,18 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     let status = stage.scene.coordinator.status();
     assert_eq!((status.tenures_handed_over_total, status.tenures_lost_total), (0, 1));
     stage.scene.outputs.clear();
-    stage.drain(ids[1]);
-    assert!(
-        stage.scene.outputs.contains(&Output::Answer {
-            ticket: 5,
-            outcome: Ok(format!("gateway {} hands over 6 partition(s)", ids[1]))
-        })
-    );
+    assert_eq!(stage.drain(ids[1]), format!("gateway {} hands over 6 partition(s)", ids[1]));
     for epoch in [2, 4] {
         assert_eq!(stage.lets_go(ids[1]), []);
         stage.prepare();
         assert_eq!(stage.lets_go(ids[1]), [epoch]);
-        stage.report(|known| if known == epoch { TenureState::LetGo } else { TenureState::Serving });
+        stage.lets_go_of(epoch);
         stage.serve();
     }
     assert_eq!(stage.loads(), [(ids[2], 12)].into());
     assert!(stage.scene.coordinator.status().gateways.iter().any(|gateway| gateway.draining));
-    stage.scene.handle(Input::Order { ticket: 6, member: ids[2], wanted: Wanted::DrainGateway { cancel: false } });
     let why = format!("gateway {} is the only one that may own partitions", ids[2]);
-    assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 6, outcome: Err(why) }));
+    assert_eq!(stage.order_drain(ids[2], false), Err(why));
     stage.die(ids[2]);
     assert_eq!(stage.loads(), [(ids[1], 12)].into(), "better one that is drained than none");
 }
@@ -403,35 +414,26 @@ fn told_to_drain(stage: &Stage) -> Vec<u16> {
 /// What it was not told to let go of it keeps, and what it handed over it gets back as its share.
 #[test]
 fn a_gateway_whose_drain_is_cancelled_keeps_what_it_has_and_gets_its_share_back() {
-    let cancel = |stage: &mut Stage, id| {
-        let wanted = Wanted::DrainGateway { cancel: true };
-        stage.scene.handle(Input::Order { ticket: 6, member: id, wanted });
-        let mut answers = stage.scene.outputs.iter().filter_map(|output| match output {
-            Output::Answer { ticket: 6, outcome } => Some(outcome.clone()),
-            _ => None,
-        });
-        answers.next_back().expect("every order is answered")
-    };
     let (mut stage, old, new) = planned();
     assert_eq!(told_to_drain(&stage), [old]);
-    assert_eq!(cancel(&mut stage, old), Ok(format!("gateway {old} is used again")));
+    assert_eq!(stage.order_drain(old, true), Ok(format!("gateway {old} is used again")));
     assert_eq!(told_to_drain(&stage), []);
     assert_eq!(stage.to_come(new), [], "nobody prepares");
     stage.pass_ms(5 * SETTLED_MS + PREPARE_MS_MAX);
     assert_eq!((stage.lets_go(old), stage.owners()), (vec![], vec![(1, old, 4), (2, new, 4)]));
-    assert_eq!(cancel(&mut stage, old), Err(format!("gateway {old} is not being drained")));
+    assert_eq!(stage.order_drain(old, true), Err(format!("gateway {old} is not being drained")));
 
     let (mut stage, old, new) = planned();
     stage.prepare();
     assert_eq!(stage.lets_go(old), [1]);
-    assert!(cancel(&mut stage, old).is_ok());
+    assert!(stage.order_drain(old, true).is_ok());
     assert_eq!(stage.lets_go(old), [1], "it may have let go already");
-    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    stage.lets_go_of(1);
     stage.serve();
     assert_eq!(stage.loads(), [(new, 8)].into());
     stage.pass_ms(2 * SETTLED_MS);
     stage.prepare();
-    stage.report(|epoch| if epoch == 2 { TenureState::LetGo } else { TenureState::Serving });
+    stage.lets_go_of(2);
     stage.serve();
     assert_eq!(stage.loads(), [(old, 4), (new, 4)].into());
     assert!(!stage.scene.persisted.draining.contains(&old), "also for the next coordinator");
@@ -442,14 +444,11 @@ fn a_cancelled_drain_leaves_the_plan_of_another_gateway_as_it_is() {
     let mut stage = Stage::new(3, 12);
     let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
     stage.serve();
-    let order = |stage: &mut Stage, ticket, member, cancel| {
-        stage.scene.handle(Input::Order { ticket, member, wanted: Wanted::DrainGateway { cancel } });
-    };
-    order(&mut stage, 5, ids[0], false);
+    stage.drain(ids[0]);
     let planned = ids.iter().map(|&id| stage.to_come(id)).collect::<Vec<_>>();
     assert!(planned.iter().any(|epochs| !epochs.is_empty()));
-    order(&mut stage, 6, ids[1], false);
-    order(&mut stage, 7, ids[1], true);
+    stage.drain(ids[1]);
+    stage.order_drain(ids[1], true).expect("it drains");
     assert_eq!(ids.iter().map(|&id| stage.to_come(id)).collect::<Vec<_>>(), planned);
     stage.prepare();
     assert_eq!((stage.lets_go(ids[0]), stage.lets_go(ids[1])), (vec![1], vec![]));
@@ -478,7 +477,7 @@ fn an_owner_lets_go_when_its_heir_is_not_prepared_for_long() {
     assert_eq!(stage.lets_go(old), []);
     stage.pass_ms(200);
     assert_eq!(stage.lets_go(old), [1]);
-    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    stage.lets_go_of(1);
     assert_eq!(stage.owners(), [(2, new, 4), (3, new, 4)]);
 }
 
@@ -492,7 +491,7 @@ fn an_owner_that_does_not_serve_is_not_told_to_let_go() {
     assert_eq!(stage.lets_go(old), [], "however long its heir waits");
     stage.serve();
     assert_eq!(stage.lets_go(old), [1]);
-    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    stage.lets_go_of(1);
     assert_eq!(stage.owners(), [(2, new, 4), (3, new, 4)]);
 }
 
@@ -507,7 +506,7 @@ fn an_heir_follows_an_owner_that_died_and_a_dead_heir_is_replaced() {
     assert_eq!(stage.lets_go(old), [1]);
     let third = stage.join();
     stage.die(new);
-    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    stage.lets_go_of(1);
     assert_eq!(stage.loads(), [(third, 8)].into());
 }
 
@@ -543,13 +542,13 @@ fn a_drain_outlives_the_coordinator_however_late_the_gateway_comes() {
     for (away_ms, is_drained) in [(FORGET_GATEWAY_AFTER_MS - 1_000, true), (FORGET_GATEWAY_AFTER_MS + 1_000, false)] {
         let (stage, old, new) = planned();
         let mut stage = stage.restart();
-        stage.gateways.get_mut(&old).expect("known").is_silent = true;
+        stage.silence(old, true);
         stage.return_of(new).expect("let in");
         stage.serve();
         stage.pass_ms(away_ms);
         assert_eq!((stage.loads(), stage.scene.persisted.draining.contains(&old)), ([(new, 8)].into(), is_drained));
         stage.return_of(old).expect("let in");
-        stage.gateways.get_mut(&old).expect("known").is_silent = false;
+        stage.silence(old, false);
         stage.serve();
         stage.pass_ms(2 * SETTLED_MS);
         assert_eq!(stage.to_come(old).is_empty(), is_drained, "{away_ms}");
@@ -581,7 +580,7 @@ fn an_epoch_that_a_gateway_knows_is_not_handed_out_again() {
     stage.return_of(id).expect("let in");
     let standing = Standing { epoch: Epoch(7), proven_by: 1, state: TenureState::Serving };
     let beyond = Standing { epoch: Epoch(Epoch::MAX.0 + 1), ..standing };
-    let standings = &mut stage.gateways.get_mut(&id).expect("known").standings;
+    let standings = &mut stage.actor(id).standings;
     *standings = [(7, standing), (u32::MAX, beyond)].into();
     stage.beat();
     assert_eq!(stage.scene.persisted.epoch, 7 + EPOCHS_SKIPPED);
@@ -593,7 +592,7 @@ fn an_epoch_that_a_gateway_knows_is_not_handed_out_again() {
 #[test]
 fn epochs_that_run_short_are_told() {
     let problem = |epoch: u32| {
-        let scene = Scene::from_disk(Durable { epoch, ..Durable::new(77) });
+        let scene = Scene::from_disk(Durable { epoch, ..Durable::new(CLUSTER.0) });
         scene.coordinator.status().problems.into_iter().find(|problem| problem.contains("epochs are used"))
     };
     assert_eq!(problem(Epoch::MAX.0 / 2 - 1), None);
@@ -610,7 +609,7 @@ fn what_is_planned_has_its_epochs_though_none_is_left() {
         stage.serve();
         stage.die(gone);
         let last = Standing { epoch: Epoch(Epoch::MAX.0 - 1), proven_by: 0, state: TenureState::Ended };
-        stage.gateways.get_mut(&new).expect("known").standings = [(last.epoch.0, last)].into();
+        stage.actor(new).standings = [(last.epoch.0, last)].into();
         stage.beat();
         stage.serve();
         assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4), (4, old, 2), (5, new, 2)]);
@@ -618,7 +617,7 @@ fn what_is_planned_has_its_epochs_though_none_is_left() {
         assert_eq!(stage.to_come(new), [Epoch::MAX.0]);
         stage.prepare();
         match dies {
-            false => stage.report(|epoch| if epoch == 2 { TenureState::LetGo } else { TenureState::Serving }),
+            false => stage.lets_go_of(2),
             true => stage.die(old),
         }
         assert_eq!(stage.owners(), [(3, new, 4), (4, old, 2), (5, new, 2), (Epoch::MAX.0, new, 4)], "{dies}");
@@ -688,7 +687,7 @@ fn numbers_of_gateways_name_processes() {
     let mut stage = Stage::new(1, 4);
     let id = stage.join();
     stage.close(id);
-    stage.gateways.get_mut(&id).expect("known").life += 1;
+    stage.actor(id).life += 1;
     assert_eq!(stage.return_of(id), Err(Refusal::Superseded(id)));
     assert_ne!(stage.join(), id, "a process that may come back has its number");
 }
@@ -725,7 +724,6 @@ fn gateways_are_told_which_tenures_are_served() {
     // An owner of which too few nodes are sure answers nothing.
     let connection = stage.gateways[&second].connection;
     let standings = vec![Standing { epoch: Epoch(epochs[1]), proven_by: 0, state: TenureState::Serving }];
-    let unproven = GatewayStatus { standings, ..GatewayStatus::default() };
-    stage.scene.tell(connection, ToCoordinator::GatewayStatus(unproven));
+    stage.scene.report(connection, GatewayStatus { standings, ..GatewayStatus::default() });
     assert_eq!(told(&stage, first), [last(false)]);
 }

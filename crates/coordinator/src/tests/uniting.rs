@@ -118,10 +118,10 @@ fn who_owns_much_or_lost_something_does_not_follow_itself() {
     let lost = StoreTotals { lost_of_stripe_max: 3, ..StoreTotals::default() };
     for totals in [much, lost] {
         let (mut stage, first, second) = split();
-        [first, second].iter().for_each(|id| stage.gateways.get_mut(id).expect("known").totals = totals);
+        [first, second].iter().for_each(|&id| stage.actor(id).totals = totals);
         pass_ms(&mut stage, 2 * UNITE_AFTER_MS);
         assert_eq!((stage.to_come(first), stage.to_come(second)), (vec![], vec![]));
-        stage.gateways.get_mut(&second).expect("known").totals = StoreTotals::default();
+        stage.actor(second).totals = StoreTotals::default();
         stage.pass_ms(100);
         assert_eq!((stage.to_come(first), stage.to_come(second)), (vec![], vec![6]));
     }

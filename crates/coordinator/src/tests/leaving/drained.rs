@@ -54,7 +54,7 @@ fn three_drained() -> Cluster {
 
 impl Cluster {
     /// The coordinator begins anew, and nodes and a gateway come to it that never owned anything.
-    fn restart(mut self, there: std::ops::Range<u16>) -> Self {
+    fn restart_without_owner(mut self, there: std::ops::Range<u16>) -> Self {
         self.scene.watcher = None;
         let mut scene = self.scene.restart();
         there.for_each(|id| self.nodes[usize::from(id)] = scene.node(node(1, Some(id))).0);
@@ -82,10 +82,10 @@ fn who_is_drained_has_no_voice_when_its_owner_dies() {
 
 #[test]
 fn who_is_drained_has_no_voice_when_the_coordinator_begins_anew() {
-    let mut cluster = three_drained().restart(0..9);
+    let mut cluster = three_drained().restart_without_owner(0..9);
     cluster.takes_over(&(0..9).collect::<Vec<_>>());
     assert_eq!(cluster.set_counts(), [6, 6]);
-    cluster = cluster.restart(3..9);
+    cluster = cluster.restart_without_owner(3..9);
     cluster.takes_over(&(3..9).collect::<Vec<_>>());
     assert_eq!(cluster.set_counts(), [6, 6]);
     // Another life of one drains, too.
@@ -110,11 +110,8 @@ fn who_is_drained_and_used_has_a_voice_when_its_owner_dies() {
 #[test]
 fn who_is_drained_has_a_voice_as_soon_as_an_owner_uses_it() {
     let mut cluster = three_drained();
-    let seen = |id| NodeSeen { id, connected: true, ..NodeSeen::default() };
     for (state, voters) in [(TenureState::TakingOver, vec![6]), (TenureState::Serving, vec![6, 9])] {
-        let (nodes, standings) = ((0..9).map(seen).collect(), cluster.standings(state));
-        let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
-        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+        cluster.report(reached(0..9), StoreTotals::default(), state);
         assert_eq!(cluster.voter_counts(), voters, "{state:?}");
     }
 }
@@ -131,9 +128,7 @@ fn a_node_that_is_drained_is_none_that_is_to_be_reached() {
         let nodes = cluster.nodes.clone();
         cluster.scene.pass_ms(HEARTBEAT_MS, &nodes);
         let seen = |id| NodeSeen { id, connected: id >= 3, chunks_left: Some(0), ..NodeSeen::default() };
-        let (nodes, standings) = ((0..9).map(seen).collect(), cluster.standings(TenureState::Serving));
-        let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
-        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+        cluster.report((0..9).map(seen).collect(), StoreTotals::default(), TenureState::Serving);
     }
     let problems = cluster.problems();
     let why = "gateway 0 reaches 5 of 8 nodes, and 6 are needed";

@@ -31,7 +31,7 @@ fn no_more_nodes_leave_at_once_than_a_later_owner_can_do_without() {
 #[test]
 fn who_is_given_up_is_not_taken_out_while_a_later_owner_waits_for_its_number() {
     let after_given_up = |count: u16| {
-        let mut durable = Durable::new(77);
+        let mut durable = Durable::new(CLUSTER.0);
         let retired_through = |id| u64::from(id < count);
         let node = |id| DurableNode { incarnation: 1, retired_through: retired_through(id), ..DurableNode::default() };
         durable.nodes = (0..8).map(|id| (id, node(id))).collect();
@@ -39,13 +39,7 @@ fn who_is_given_up_is_not_taken_out_while_a_later_owner_waits_for_its_number() {
         let tenure = DurableTenure { partitions: vec![0, 1, 2, 3], terms: 1, voters, ..DurableTenure::default() };
         durable.tenures.insert(1, tenure);
         durable.epoch = 1;
-        let mut scene = Scene::from_disk(durable);
-        scene.handle(Input::Order { ticket: 1, member: 0, wanted: Wanted::RemoveNode { lost: true } });
-        let answer = scene.outputs.iter().find_map(|output| match output {
-            Output::Answer { outcome, .. } => Some(outcome.clone()),
-            _ => None,
-        });
-        answer.expect("every order is answered")
+        Scene::from_disk(durable).order(0, Wanted::RemoveNode { lost: true })
     };
     let refused = after_given_up(3).expect_err("it is the third");
     assert!(refused.contains("start node 0 empty instead"), "{refused}");

@@ -62,7 +62,7 @@ fn what_was_given_up_as_the_store_went_away_counts_until_owners_have_told() {
 #[test]
 fn the_first_report_of_a_gateway_says_nothing_of_what_was_given_up() {
     let (cluster, _, _) = two_memories_lost(false);
-    let mut cluster = cluster.begin_anew_without_gateway(LOSS_TOLD_MS + 1_000);
+    let mut cluster = cluster.restart_with_late_gateway(LOSS_TOLD_MS + 1_000);
     cluster.believes_owners_only_later();
 }
 

@@ -12,11 +12,8 @@ impl Cluster {
     }
 
     /// Tells what an owner reaches that serves.
-    fn serves_and_reaches(&mut self, nodes: &[u16]) {
-        let seen = |&id: &u16| NodeSeen { id, connected: true, ..NodeSeen::default() };
-        let (nodes, standings) = (nodes.iter().map(seen).collect(), self.standings(TenureState::Serving));
-        let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
-        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+    fn serves_and_reaches(&mut self, ids: &[u16]) {
+        self.report(reached(ids.iter().copied()), StoreTotals::default(), TenureState::Serving);
     }
 }
 

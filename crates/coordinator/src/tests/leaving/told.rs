@@ -167,14 +167,12 @@ fn what_is_rebuilt_is_told_however_few_nodes_there_are_and_what_cannot_be_is_not
         repair_bytes_per_s: 1 << 16,
         ..StoreTotals::default()
     };
-    let standings = cluster.standings(TenureState::Serving);
-    let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
-    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status.clone()));
+    cluster.report(Vec::new(), totals, TenureState::Serving);
     assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (1 << 16, Some(27)));
     cluster.die(0);
     assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (1 << 16, Some(27)));
     let totals = StoreTotals { chunks_to_rebuild: 0, repair_bytes_per_s: 0, ..totals };
-    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(GatewayStatus { totals, ..status }));
+    cluster.report(Vec::new(), totals, TenureState::Serving);
     assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (0, None));
 }
 
@@ -191,9 +189,7 @@ fn the_time_that_repair_takes_is_told_by_what_was_rebuilt_of_late() {
             bytes_rebuilt_total,
             ..StoreTotals::default()
         };
-        let standings = cluster.standings(TenureState::Serving);
-        let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
-        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+        cluster.report(Vec::new(), totals, TenureState::Serving);
         cluster.repair().seconds_left
     };
     let (pieces, bytes) = (100_000, 100_000 << 11);
@@ -213,9 +209,7 @@ fn nodes_that_drain_together_take_as_long_as_all_of_them() {
     (0..2).for_each(|id| cluster.reports(id, 100, 100 << 16));
     let totals = StoreTotals { move_bytes_per_s: 10 << 16, ..StoreTotals::default() };
     let seconds_left = |cluster: &mut Cluster| -> Vec<Option<u64>> {
-        let standings = cluster.standings(TenureState::Serving);
-        let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
-        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+        cluster.report(Vec::new(), totals, TenureState::Serving);
         let nodes = cluster.scene.coordinator.status().nodes;
         nodes.iter().filter_map(|node| node.drain.as_ref()).map(|drain| drain.seconds_left).collect()
     };

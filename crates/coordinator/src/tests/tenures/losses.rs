@@ -21,21 +21,6 @@ impl Stage {
         self.nodes[usize::from(id)] = connection;
     }
 
-    /// The coordinator begins anew, and the nodes come back to it with what they have.
-    fn begin_anew(self) -> Self {
-        let mut stage = Stage { scene: self.scene.restart(), ..self };
-        stage.scene.connection_next += 1000;
-        for id in 0..stage.nodes.len() as u16 {
-            let session = NodeSession { cluster_id: shorttail_units::ClusterId(77), node_id: NodeId(id) };
-            let life = stage.scene.persisted.nodes[&id].incarnation;
-            let registration = NodeRegistration { session: Some(session), ..node(life, None) };
-            let (connection, session) = stage.scene.node(registration);
-            session.expect("let in");
-            stage.nodes[usize::from(id)] = connection;
-        }
-        stage
-    }
-
     /// The next gateway takes over and serves.
     fn follow(&mut self) -> u16 {
         let next = self.join();
@@ -49,13 +34,7 @@ impl Stage {
     }
 
     fn acknowledge(&mut self) -> Result<String, String> {
-        self.scene.outputs.clear();
-        self.scene.handle(Input::Order { ticket: 1, member: 0, wanted: Wanted::AcknowledgeLosses });
-        let answer = self.scene.outputs.iter().find_map(|output| match output {
-            Output::Answer { outcome, .. } => Some(outcome.clone()),
-            _ => None,
-        });
-        answer.expect("every order is answered")
+        self.scene.order(0, Wanted::AcknowledgeLosses)
     }
 }
 
@@ -74,7 +53,7 @@ fn memory_that_goes_while_nobody_serves_is_a_problem_until_it_is_acknowledged() 
     assert!(problem.starts_with("4 of 4 partitions were taken over when 3 nodes had lost the memory"), "{problem}");
     stage.pass_ms(60_000);
     stage.die(next);
-    let mut stage = stage.begin_anew();
+    let mut stage = stage.restart();
     let last = stage.follow();
     assert_eq!(stage.lossy(), ALL, "it outlives the owner and the coordinator");
     stage.acknowledge().expect("there is something");
@@ -82,7 +61,7 @@ fn memory_that_goes_while_nobody_serves_is_a_problem_until_it_is_acknowledged() 
     assert_eq!(stage.lossy(), NONE);
     assert!(stage.acknowledge().is_err(), "nothing is left");
     stage.die(last);
-    let mut stage = stage.begin_anew();
+    let mut stage = stage.restart();
     stage.follow();
     assert_eq!(stage.lossy(), NONE);
 }
@@ -124,7 +103,7 @@ fn what_was_lost_before_an_owner_that_never_served_is_not_forgotten() {
     stage.report(|_| TenureState::TakingOver);
     stage.pass_ms(PROMISE_OVER_MS);
     stage.die(next);
-    let mut stage = stage.begin_anew();
+    let mut stage = stage.restart();
     stage.lose_memory_of(2);
     stage.follow();
     assert_eq!(stage.lossy(), ALL);
@@ -163,10 +142,10 @@ fn memory_that_is_given_up_before_the_next_owner_serves_is_lost() {
     let next = stage.join();
     stage.report(|_| TenureState::TakingOver);
     // The third one is only out of the coordinator's sight.
-    stage.gateways.get_mut(&next).expect("known").nodes = (0..NODES).map(|id| (id, id >= 2)).collect();
+    stage.actor(next).nodes = (0..NODES).map(|id| (id, id >= 2)).collect();
     stage.pass_ms(RETIRE_AFTER_MS + 1_000);
     assert_eq!([0, 1, 2].map(|id| stage.scene.state(id)), [NodeState::Retired, NodeState::Retired, NodeState::Dead]);
-    stage.gateways.get_mut(&next).expect("known").nodes = (0..NODES).map(|id| (id, id >= 3)).collect();
+    stage.actor(next).nodes = (0..NODES).map(|id| (id, id >= 3)).collect();
     stage.beat();
     stage.scene.node(node(2, Some(2))).1.expect("let in, with another memory");
     stage.serve();
@@ -189,7 +168,7 @@ impl Stage {
         let standings = self.gateways[&id].standings.values().map(|&standing| Standing { state, ..standing }).collect();
         let totals = StoreTotals { lost_of_stripe_max, ..StoreTotals::default() };
         let status = GatewayStatus { standings, totals, ..GatewayStatus::default() };
-        self.scene.tell(self.gateways[&id].connection, ToCoordinator::GatewayStatus(status));
+        self.scene.report(self.gateways[&id].connection, status);
     }
 }
 
@@ -232,7 +211,7 @@ fn what_an_owner_knew_to_be_lost_outlives_its_gateway_and_the_coordinator() {
         stage.tells_lost(owner, TenureState::Serving, 3);
         stage.die(owner);
         if begins_anew {
-            stage = stage.begin_anew();
+            stage = stage.restart();
         }
         stage.join_at(place);
         stage.serve();

@@ -22,7 +22,7 @@ fn put_back() -> PutBack {
     stage.scene.used.extend([5, 6]);
     for (id, epoch) in later.into_iter().zip([5, 6]) {
         let standing = Standing { epoch: Epoch(epoch), proven_by: 1, state: TenureState::Serving };
-        let actor = stage.gateways.get_mut(&id).expect("known");
+        let actor = stage.actor(id);
         (actor.standings, actor.is_silent) = ([(epoch, standing)].into(), true);
     }
     PutBack { stage, before, later }
@@ -30,7 +30,7 @@ fn put_back() -> PutBack {
 
 impl PutBack {
     fn speaks(&mut self, id: u16) {
-        self.stage.gateways.get_mut(&id).expect("known").is_silent = false;
+        self.stage.silence(id, false);
         self.stage.beat();
     }
 
@@ -105,7 +105,7 @@ fn nothing_is_planned_before_all_that_are_there_told_of_their_epochs() {
     let [drained, other, unheard] = [stage.join(), stage.join(), stage.join()];
     stage.serve();
     let mut stage = stage.restart();
-    stage.gateways.get_mut(&unheard).expect("known").is_silent = true;
+    stage.silence(unheard, true);
     for id in [drained, other, unheard] {
         stage.return_of(id).expect("let in");
     }
@@ -114,7 +114,7 @@ fn nothing_is_planned_before_all_that_are_there_told_of_their_epochs() {
     let epoch = stage.scene.persisted.epoch;
     stage.serve();
     assert_eq!(stage.scene.persisted.epoch, epoch);
-    stage.gateways.get_mut(&unheard).expect("known").is_silent = false;
+    stage.silence(unheard, false);
     stage.beat();
     assert!(stage.scene.persisted.epoch > epoch, "it hands over");
 }

@@ -49,7 +49,7 @@ fn gateways_that_fall_silent_together_keep_what_they_own() {
     let (mut stage, ids) = of_three();
     stage.pass_ms(2 * GATEWAY_RETURN_MS);
     let owners = stage.owners();
-    stage.gateways.get_mut(&ids[0]).expect("joined above").is_silent = true;
+    stage.silence(ids[0], true);
     stage.scene.pass_ms(499, &[]);
     stage.beat();
     stage.gateways.values_mut().for_each(|actor| actor.is_silent = true);
@@ -93,11 +93,11 @@ fn gateways_come_back_one_after_the_other() {
     let (stage, ids) = of_three();
     let owners = stage.owners();
     let mut stage = stage.restart();
-    ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
+    ids.iter().for_each(|&id| stage.silence(id, true));
     stage.pass_ms(10 * GATEWAY_RETURN_MS);
     for &id in &ids[..2] {
         stage.return_of(id).expect("let in");
-        stage.gateways.get_mut(&id).expect("known").is_silent = false;
+        stage.silence(id, false);
         stage.serve();
         stage.pass_ms(GATEWAY_RETURN_SPREAD_MS / 2);
         assert_eq!(stage.owners(), owners);
@@ -116,10 +116,10 @@ fn who_comes_back_first_gets_nothing_of_those_that_follow() {
         let owners = stage.owners();
         stage.scene.settings.gateway_count_expected = announced;
         let mut stage = stage.restart();
-        ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
+        ids.iter().for_each(|&id| stage.silence(id, true));
         for &id in &ids {
             stage.return_of(id).expect("let in");
-            stage.gateways.get_mut(&id).expect("known").is_silent = false;
+            stage.silence(id, false);
             stage.serve();
             assert_eq!(stage.owners(), owners, "{announced}");
         }
@@ -134,12 +134,12 @@ fn gateways_that_were_all_out_of_sight_have_time_to_come_back() {
     let (mut stage, ids) = of_three();
     let owners = stage.owners();
     stage.pass_ms(2 * GATEWAY_RETURN_MS);
-    ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
+    ids.iter().for_each(|&id| stage.silence(id, true));
     stage.pass_ms(2 * GATEWAY_DEAD_AFTER_MS);
     assert_eq!(stage.scene.coordinator.status().partitions_served, 0, "nobody is seen");
     for (&id, passed_ms) in ids[..2].iter().zip([200, GATEWAY_RETURN_SPREAD_MS - 350]) {
         stage.return_of(id).expect("let in");
-        stage.gateways.get_mut(&id).expect("known").is_silent = false;
+        stage.silence(id, false);
         stage.serve();
         stage.pass_ms(passed_ms);
         assert_eq!(stage.owners(), owners);

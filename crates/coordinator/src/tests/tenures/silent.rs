@@ -8,8 +8,8 @@ fn silent_one_after_the_other() -> (Stage, Vec<u16>) {
     let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
     stage.serve();
     stage.pass_ms(2 * GATEWAY_RETURN_MS);
-    for id in &ids {
-        stage.gateways.get_mut(id).expect("known").is_silent = true;
+    for &id in &ids {
+        stage.silence(id, true);
         stage.pass_ms(200);
     }
     (stage, ids)
@@ -26,7 +26,7 @@ fn the_first_that_falls_silent_is_not_dealt_to_those_that_follow() {
     stage.pass_ms(2 * GATEWAY_DEAD_AFTER_MS);
     for &id in &ids {
         stage.return_of(id).expect("let in");
-        stage.gateways.get_mut(&id).expect("known").is_silent = false;
+        stage.silence(id, false);
         stage.serve();
         stage.pass_ms(GATEWAY_RETURN_SPREAD_MS / 3);
     }
@@ -41,13 +41,13 @@ fn who_is_heard_again_before_it_is_dead_gets_nothing_of_those_that_come_back() {
         let (mut stage, ids) = silent_one_after_the_other();
         let owners = stage.owners();
         stage.pass_ms(GATEWAY_DEAD_AFTER_MS - 500);
-        ids[1..].iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = false);
+        ids[1..].iter().for_each(|&id| stage.silence(id, false));
         stage.beat();
         stage.pass_ms(GATEWAY_RETURN_SPREAD_MS - 150);
         assert_eq!(stage.owners(), owners);
         if comes_back {
             stage.return_of(ids[0]).expect("let in");
-            stage.gateways.get_mut(&ids[0]).expect("known").is_silent = false;
+            stage.silence(ids[0], false);
             stage.serve();
         }
         stage.pass_ms(200);
@@ -62,11 +62,11 @@ fn what_a_gateway_had_whose_connection_ended_is_dealt_when_another_one_is_heard(
     let mut stage = Stage::new(2, 8);
     let ids: Vec<u16> = (0..2).map(|_| stage.join()).collect();
     stage.serve();
-    stage.gateways.get_mut(&ids[1]).expect("known").is_silent = true;
+    stage.silence(ids[1], true);
     stage.pass_ms(GATEWAY_SUSPECT_AFTER_MS);
     stage.die(ids[0]);
     assert_eq!(stage.loads().len(), 2, "the other one is late");
-    stage.gateways.get_mut(&ids[1]).expect("known").is_silent = false;
+    stage.silence(ids[1], false);
     stage.beat();
     stage.pass_ms(GATEWAY_RETURN_SPREAD_MS + 50);
     assert_eq!(stage.loads(), [(ids[1], 8)].into());

@@ -3,16 +3,18 @@
 use super::*;
 use crate::limits::UNPROVEN_MS_MAX;
 
+/// How many of the voters that the first owner is told of are a node's second life.
+fn newcomers(stage: &Stage) -> usize {
+    let told = stage.scene.persisted.tenures[&1].voters_told();
+    told.iter().filter(|(_, incarnation)| *incarnation == 2).count()
+}
+
 /// All nodes lose their memory, one after the other, and the owner is proven by nobody meanwhile.
 #[test]
 fn an_owner_is_told_of_voters_that_can_prove_it() {
     let mut stage = Stage::new(1, 4);
     stage.join();
     stage.serve();
-    let newcomers = |stage: &Stage| {
-        let told = stage.scene.persisted.tenures[&1].voters_told();
-        told.iter().filter(|(_, incarnation)| *incarnation == 2).count()
-    };
     for node_id in 0..NODES {
         stage.close_node(node_id);
     }
@@ -40,10 +42,6 @@ fn an_owner_that_is_not_proven_is_told_of_all_who_came() {
         stage.close_node(node_id);
         stage.nodes[usize::from(node_id)] = stage.scene.node(node(2, Some(node_id))).0;
     }
-    let newcomers = |stage: &Stage| {
-        let told = stage.scene.persisted.tenures[&1].voters_told();
-        told.iter().filter(|(_, incarnation)| *incarnation == 2).count()
-    };
     assert_eq!(newcomers(&stage), 1, "it may be proven by those");
     for actor in stage.gateways.values_mut() {
         actor.standings.values_mut().for_each(|standing| standing.proven_by = 0);
