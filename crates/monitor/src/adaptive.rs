@@ -15,7 +15,7 @@ use crate::config::{AdaptiveConfig, MonitorConfig};
 use crate::lane::Period;
 use crate::peers::{Common, Peers, Sums};
 use crate::track::{Evidence, Track};
-use crate::verdict::Reason;
+use crate::verdict::{Judgement, Reason};
 
 /// Fewer requests of a node do not make it a peer of others ...
 const PEER_SAMPLES: u32 = 4;
@@ -91,11 +91,11 @@ impl Comparison {
 }
 
 /// A fail-slow track that nobody asked for longer than its back-off is tried again.
-pub fn judge_untried(config: &MonitorConfig, now_us: u64, track: &Track) -> Option<(bool, Reason, Evidence)> {
+pub fn judge_untried(config: &MonitorConfig, now_us: u64, track: &Track) -> Option<Judgement> {
     let is_asked = track.outstanding > 0
         || track.sent_us.is_some_and(|sent_us| now_us - sent_us < UNTRIED_PROBES * config.probe_interval_us);
     let is_over = !is_asked && track.standing.is_served(now_us, &config.adaptive);
-    is_over.then_some((false, Reason::Untried, track.evidence))
+    is_over.then_some(Judgement { fail_slow: false, reason: Reason::Untried, evidence: track.evidence })
 }
 
 fn is_peer(sums: &Sums, is_slow: bool, samples: u32) -> bool {
@@ -123,7 +123,7 @@ fn is_above(evidence: &Evidence) -> bool {
     evidence.latency_us > evidence.threshold_us
 }
 
-/// Judges a period of one track. `Some(fail_slow)`: a verdict.
+/// Judges a period of one track. `None`: its standing stays as it is.
 pub fn judge_period(
     config: &MonitorConfig,
     period: &Period,
@@ -131,7 +131,7 @@ pub fn judge_period(
     slice_us: u64,
     seen: &Sums,
     track: &mut Track,
-) -> Option<(bool, Reason, Evidence)> {
+) -> Option<Judgement> {
     let rule = &config.adaptive;
     let is_slow = track.standing.is_slow();
     if seen.samples == 0 {
@@ -145,10 +145,11 @@ pub fn judge_period(
         // What disturbs a moment disturbs the slices on both sides of it.
         let patience_us = rule.patience_us + 2 * slice_us;
         track.evidence = evidence;
-        return track.standing.bad(time_us, patience_us).then_some((true, Reason::Slices, evidence));
+        let is_slow = track.standing.bad(time_us, patience_us);
+        return is_slow.then_some(Judgement { fail_slow: true, reason: Reason::Slices, evidence });
     }
     let is_over = track.standing.good(time_us, seen.samples, period.now_us, rule);
-    is_over.then_some((false, Reason::Slices, evidence))
+    is_over.then_some(Judgement { fail_slow: false, reason: Reason::Slices, evidence })
 }
 
 /// Judges a window of one track.
@@ -157,7 +158,7 @@ pub fn judge_window(
     comparison: &Comparison,
     now_us: u64,
     track: &mut Track,
-) -> Option<(bool, Reason, Evidence)> {
+) -> Option<Judgement> {
     let rule = &config.adaptive;
     let seen = track.window;
     if seen.samples < WINDOW_SAMPLES || track.is_slow() {
@@ -165,7 +166,8 @@ pub fn judge_window(
     }
     let peers_us = comparison.would_take_us(&seen, false, now_us)?;
     let evidence = bar(config, rule.window_floor_us, false).evidence(&seen, peers_us);
-    track.standing.window(is_above(&evidence), rule).then_some((true, Reason::Horizon, evidence))
+    let is_slow = track.standing.window(is_above(&evidence), rule);
+    is_slow.then_some(Judgement { fail_slow: true, reason: Reason::Horizon, evidence })
 }
 
 /// Half of everything suffices to stay fail-slow.

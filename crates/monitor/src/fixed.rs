@@ -13,18 +13,19 @@ use crate::config::MonitorConfig;
 use crate::lane::{Lane, Period};
 use crate::slice::Cell;
 use crate::track::{Evidence, Track};
+use crate::verdict::{Judgement, Reason};
 
 /// A slice needs a quarter of the requests that `t` was chosen for.
 const SAMPLES_SHARE: u32 = 4;
 
-/// Judges what ended by `period`. Calls `change(place, fail_slow, evidence)` for every verdict.
+/// Judges what ended by `period`. Calls `change` with the place of every track whose standing changes.
 pub fn judge<'a>(
     config: &MonitorConfig,
     by_age: bool,
     lane: &mut Lane,
     period: &Period,
     tracks: impl Iterator<Item = &'a mut Track>,
-    mut change: impl FnMut(usize, bool, Evidence),
+    mut change: impl FnMut(usize, Judgement),
 ) {
     let samples_min = (config.slice_samples / SAMPLES_SHARE).max(1);
     let threshold_us = lane.threshold_us(config).filter(|_| lane.is_calibrated());
@@ -71,7 +72,7 @@ pub fn judge<'a>(
             take(&elder, 0, 0);
         }
         if is_slow != was_slow {
-            change(place, is_slow, evidence);
+            change(place, Judgement { fail_slow: is_slow, reason: Reason::Slices, evidence });
         } else if is_slow {
             track.evidence = evidence;
         }

@@ -12,7 +12,7 @@ use crate::opinions::{Opinion, Opinions, REPORT_US};
 use crate::peers::Sums;
 use crate::standing::Standing;
 use crate::track::{Evidence, Track};
-use crate::verdict::{Reason, Verdict};
+use crate::verdict::{Judgement, Reason, Verdict};
 
 /// The 95th of a hundred is looked up this often.
 const REFRESH_US: u64 = 100_000;
@@ -81,10 +81,10 @@ impl Monitor {
             let (config, comparison) = (&self.config, &self.comparisons[at]);
             let slice_us = self.lanes[at].slice_us();
             let track = &mut self.nodes[place].tracks[at];
-            let verdict = adaptive::judge_period(config, period, comparison, slice_us, &self.seen[place], track)
+            let judgement = adaptive::judge_period(config, period, comparison, slice_us, &self.seen[place], track)
                 .or_else(|| adaptive::judge_untried(config, period.now_us, track));
-            if let Some((fail_slow, reason, evidence)) = verdict {
-                self.change(place, class, fail_slow, reason, evidence);
+            if let Some(judgement) = judgement {
+                self.change(place, class, judgement);
             }
         }
     }
@@ -93,10 +93,10 @@ impl Monitor {
         let at = class.index();
         let mut changes = std::mem::take(&mut self.changes);
         let tracks = self.nodes.iter_mut().map(|node| &mut node.tracks[at]);
-        let change = |place, fail_slow, evidence| changes.push((place, fail_slow, evidence));
+        let change = |place, judgement| changes.push((place, judgement));
         fixed::judge(&self.config, by_age, &mut self.lanes[at], period, tracks, change);
-        for (place, fail_slow, evidence) in changes.drain(..) {
-            self.change(place, class, fail_slow, Reason::Slices, evidence);
+        for (place, judgement) in changes.drain(..) {
+            self.change(place, class, judgement);
         }
         self.changes = changes;
     }
@@ -113,10 +113,9 @@ impl Monitor {
                 comparison.gather(self.seen.iter().zip(slow), now_us);
                 for place in 0..self.nodes.len() {
                     let track = &mut self.nodes[place].tracks[at];
-                    if let Some((fail_slow, reason, evidence)) =
-                        adaptive::judge_window(&self.config, &comparison, now_us, track)
-                    {
-                        self.change(place, class, fail_slow, reason, evidence);
+                    let judgement = adaptive::judge_window(&self.config, &comparison, now_us, track);
+                    if let Some(judgement) = judgement {
+                        self.change(place, class, judgement);
                     }
                 }
                 self.window_comparison = comparison;
@@ -152,21 +151,22 @@ impl Monitor {
     }
 
     /// Changes the standing of one class of a node, and says so.
-    fn change(&mut self, place: usize, class: Class, fail_slow: bool, reason: Reason, evidence: Evidence) {
+    fn change(&mut self, place: usize, class: Class, judgement: Judgement) {
         let now_us = self.clock.now_us();
         let node = &mut self.nodes[place];
         let track = &mut node.tracks[class.index()];
-        if fail_slow {
+        if judgement.fail_slow {
             track.standing.set_slow(now_us, &self.config.adaptive);
-            track.begin_slow(evidence);
+            track.begin_slow(judgement.evidence);
         } else {
             track.standing.set_normal(now_us);
             track.end_slow_opinion();
         }
-        self.announce(place, class, fail_slow, reason, evidence);
+        self.announce(place, class, judgement);
     }
 
-    fn announce(&mut self, place: usize, class: Class, fail_slow: bool, reason: Reason, evidence: Evidence) {
+    fn announce(&mut self, place: usize, class: Class, judgement: Judgement) {
+        let Judgement { fail_slow, reason, evidence } = judgement;
         let Evidence { latency_us, peers_us, threshold_us, samples } = evidence;
         let id = self.nodes[place].id;
         self.say(Verdict { node: id, class, fail_slow, reason, latency_us, peers_us, threshold_us, samples });
@@ -209,7 +209,7 @@ impl Monitor {
             track.reported_until_us = None;
             if was_slow {
                 let evidence = track.evidence;
-                self.change(place, class, false, Reason::Forgotten, evidence);
+                self.change(place, class, Judgement { fail_slow: false, reason: Reason::Forgotten, evidence });
             } else {
                 track.standing = Standing::default();
             }
@@ -255,8 +255,8 @@ impl Monitor {
             track.begin_slow(Evidence { latency_us, peers_us, threshold_us: 0, samples: 0 });
         }
         if track.is_slow() != was_slow {
-            let (is_slow, evidence) = (track.is_slow(), track.evidence);
-            self.announce(place, class, is_slow, Reason::Reported, evidence);
+            let (fail_slow, evidence) = (track.is_slow(), track.evidence);
+            self.announce(place, class, Judgement { fail_slow, reason: Reason::Reported, evidence });
         }
     }
 
@@ -271,7 +271,7 @@ impl Monitor {
             track.reported_until_us = None;
             if !track.is_slow() {
                 let evidence = track.evidence;
-                self.announce(place, class, false, Reason::Reported, evidence);
+                self.announce(place, class, Judgement { fail_slow: false, reason: Reason::Reported, evidence });
             }
         }
     }

@@ -17,8 +17,8 @@ use crate::peers::Sums;
 use crate::size::size_of_bytes;
 use crate::slice::Ended;
 use crate::ticket::Ticket;
-use crate::track::{Evidence, Track};
-use crate::verdict::Verdict;
+use crate::track::Track;
+use crate::verdict::{Judgement, Verdict};
 
 /// Node numbers without a place in the table.
 const NO_PLACE: u16 = u16::MAX;
@@ -52,7 +52,7 @@ pub struct Monitor {
     pub(crate) window_comparison: Comparison,
     /// Room for one judgement, kept so that none allocates.
     pub(crate) seen: Vec<Sums>,
-    pub(crate) changes: Vec<(usize, bool, Evidence)>,
+    pub(crate) changes: Vec<(usize, Judgement)>,
     pub(crate) p95s: Vec<u64>,
     pub(crate) window_end_us: u64,
     pub(crate) refresh_us: u64,
@@ -124,7 +124,7 @@ impl Monitor {
         let kind = Ticket::kind(class, size);
         let place = self.places.get(usize::from(id.0)).copied().unwrap_or(NO_PLACE);
         let Some(node) = self.nodes.get_mut(usize::from(place)) else {
-            return Ticket::new(now_us, slice, bytes, expected_us, (Ticket::NOBODY, 0), kind);
+            return Ticket { start_us: now_us, slice, bytes, expected_us, place: Ticket::NOBODY, session: 0, kind };
         };
         if !self.clock.is_asked() {
             // Not for a time that is over: it would count as lost.
@@ -137,7 +137,7 @@ impl Monitor {
         track.cells.start(slice, now_us, u64::from(expected_us));
         track.outstanding += 1;
         track.sent_us = Some(now_us);
-        Ticket::new(now_us, slice, bytes, expected_us, (place, node.session), kind)
+        Ticket { start_us: now_us, slice, bytes, expected_us, place, session: node.session, kind }
     }
 
     /// The answer to a request came.

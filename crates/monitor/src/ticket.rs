@@ -14,7 +14,8 @@ pub struct Ticket {
     pub(crate) place: u16,
     /// Of the place: requests of an earlier session are forgotten.
     pub(crate) session: u8,
-    kind: u8,
+    /// See [`Ticket::kind`].
+    pub(crate) kind: u8,
 }
 
 // It is kept with every request under way.
@@ -27,11 +28,6 @@ impl Ticket {
     #[inline]
     pub(crate) fn kind(class: Class, size: u8) -> u8 {
         (class.index() as u8) << 4 | size
-    }
-
-    #[inline]
-    pub(crate) fn new(start_us: u64, slice: u32, bytes: u32, expected_us: u32, place: (u16, u8), kind: u8) -> Self {
-        Ticket { start_us, slice, bytes, expected_us, place: place.0, session: place.1, kind }
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use std::fmt;
 use shorttail_units::NodeId;
 
 use crate::Class;
+use crate::track::Evidence;
 
 /// Why a verdict was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +20,14 @@ pub enum Reason {
     Reported,
     /// The node's session ended, or detection was switched off.
     Forgotten,
+}
+
+/// What the standing of one class of a node is to be from now on, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Judgement {
+    pub fail_slow: bool,
+    pub reason: Reason,
+    pub evidence: Evidence,
 }
 
 /// One class of a node became fail-slow, or normal again.
