@@ -39,8 +39,9 @@ enum Fault {
     StallCore,
 }
 
-fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
-    let table = [
+/// Which fault is how likely, in the order in which they are drawn.
+fn table(weights: &FaultWeights) -> [(u32, Fault); 17] {
+    [
         (weights.crash, Fault::Crash),
         (weights.stall, Fault::Stall),
         (weights.break_session, Fault::BreakSession),
@@ -58,8 +59,11 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.coordinator, Fault::Coordinator),
         (weights.part_nodes, Fault::PartNodes),
         (weights.stall_core, Fault::StallCore),
-    ];
-    for (weight, fault) in table {
+    ]
+}
+
+fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
+    for (weight, fault) in table(weights) {
         if at < u64::from(weight) {
             return Some(fault);
         }
@@ -69,12 +73,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 }
 
 fn sum(weights: &FaultWeights) -> u64 {
-    let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
-    let of_several = [weights.hand_over, weights.cut_coordinator, weights.coordinator, weights.lose];
-    let of_nodes = [weights.part_nodes, weights.stall_core].into_iter().chain(of_several);
-    let of_some = [weights.restart, weights.membership, weights.rot, weights.misread].into_iter().chain(of_nodes);
-    let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_some);
-    all.map(u64::from).sum()
+    table(weights).iter().map(|&(weight, _)| u64::from(weight)).sum()
 }
 
 impl World {
@@ -122,22 +121,19 @@ impl World {
             Fault::BreakSession => self.break_session_of(node),
             Fault::Crash => {
                 self.change_victims();
-                let victims: Vec<usize> = self.victims.iter().copied().collect();
-                let Some(&node) = self.rng.choose(&victims) else { return };
+                let Some(node) = self.draw_victim() else { return };
                 let away_us = self.draw_length(AWAY_US);
                 let away_us = self.length_of_absence(away_us);
                 self.crash_node(node, away_us);
             }
             Fault::Restart => self.restart_some(node),
             Fault::Rot => {
-                let victims: Vec<usize> = self.victims.iter().copied().collect();
-                let Some(&node) = self.rng.choose(&victims) else { return };
+                let Some(node) = self.draw_victim() else { return };
                 let (count, seed) = (1 + self.rng.below(ROT_BITS_MAX) as u32, self.rng.next_u64());
                 self.rot(node, count, seed);
             }
             Fault::Misread => {
-                let victims: Vec<usize> = self.victims.iter().copied().collect();
-                let Some(&node) = self.rng.choose(&victims) else { return };
+                let Some(node) = self.draw_victim() else { return };
                 self.misread(node);
             }
             Fault::Stall | Fault::StallCore | Fault::Slow | Fault::Cut
@@ -161,6 +157,12 @@ impl World {
             true => self.victims.iter().copied().nth(node % self.victims.len().max(1)).unwrap_or(node),
             false => node,
         }
+    }
+
+    /// Whose memory a fault concerns.
+    fn draw_victim(&mut self) -> Option<usize> {
+        let victims = self.victims();
+        self.rng.choose(&victims).copied()
     }
 
     /// How long a fault lasts, in microseconds.

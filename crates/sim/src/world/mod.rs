@@ -96,8 +96,8 @@ pub struct World {
     trace: Trace,
     history: History,
     gateways: Vec<GatewayHost>,
-    coordinator: StandIn,
-    control: Coordinators,
+    stand_in: StandIn,
+    coordinators: Coordinators,
     nodes: Vec<NodeHost>,
     rings: near::Rings,
     membership: members::Membership,
@@ -161,8 +161,8 @@ impl World {
         let mut world = World {
             clients: Clients::new(workload, config.client_count),
             gateways: (0..config.gateway_count).map(|_| GatewayHost::default()).collect(),
-            coordinator: StandIn::default(),
-            control: Coordinators::new(&config),
+            stand_in: StandIn::default(),
+            coordinators: Coordinators::new(&config),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
             rings: near::Rings::default(),
             membership: members::Membership::default(),
@@ -223,7 +223,7 @@ impl World {
         self.gateways.iter().for_each(|host| counts.add(&host.counts()));
         self.nodes.iter().for_each(|node| node.count(&mut counts));
         counts.flips = self.network.flip_count();
-        self.control.count(&mut counts);
+        self.coordinators.count(&mut counts);
         counts
     }
 
@@ -275,7 +275,7 @@ impl World {
         while let Some(notice) = self.network.poll_notice() {
             self.trace.record(self.schedule.now_us(), format_args!("{notice}"));
             let Notice { at, session, what } = notice;
-            if self.control.concerns(at, session) {
+            if self.coordinators.concerns(at, session) {
                 self.control_notice(at, session, what);
                 continue;
             }

@@ -224,7 +224,7 @@ impl World {
         }
         let (id, incarnation) = (host.id, host.incarnation);
         host.retired.push(incarnation);
-        self.control.lost_us = self.schedule.now_us();
+        self.coordinators.lost_us = self.schedule.now_us();
         if self.config.coordinated {
             // The coordinator gives it up when it is away for long, or comes back with another one.
             return;

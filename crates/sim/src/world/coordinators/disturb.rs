@@ -51,7 +51,7 @@ impl World {
 
     /// Mostly the one that leads.
     fn draw_coordinator(&mut self) -> usize {
-        let any = self.rng.index(self.control.processes.len());
+        let any = self.rng.index(self.coordinators.processes.len());
         let leader = self.leader().filter(|_| self.rng.chance_ppm(600_000));
         leader.unwrap_or(any)
     }
@@ -63,8 +63,8 @@ impl World {
     }
 
     fn crash_coordinator_number(&mut self, place: usize, away_us: u64) {
-        if self.control.processes[place].is_up {
-            self.control.counts.coordinator_crashes += 1;
+        if self.coordinators.processes[place].is_up {
+            self.coordinators.counts.coordinator_crashes += 1;
             self.stop_coordinator(place);
             self.schedule.after(away_us, Event::Control(ControlEvent::Start { place }));
         }
@@ -72,12 +72,12 @@ impl World {
 
     /// A coordinator's process dies while records are on their way to the store, the next time.
     pub fn crash_coordinator_at_save(&mut self) {
-        self.control.dies_at_save = true;
+        self.coordinators.dies_at_save = true;
     }
 
     pub(super) fn may_die_at_save(&mut self, place: usize) {
-        if std::mem::take(&mut self.control.dies_at_save) {
-            let (life, delay_us) = (self.control.processes[place].life, self.rng.below(DIES_US));
+        if std::mem::take(&mut self.coordinators.dies_at_save) {
+            let (life, delay_us) = (self.coordinators.processes[place].life, self.rng.below(DIES_US));
             self.schedule.after(delay_us, Event::Control(ControlEvent::Die { place, life }));
         }
     }
@@ -90,13 +90,13 @@ impl World {
     /// A coordinator's process stands still when its records are to leave for the store, the next time; they leave
     /// after it.
     pub fn stall_coordinator_at_save(&mut self, stall_us: u64) {
-        self.control.stalls_at_save_us = Some(stall_us);
+        self.coordinators.stalls_at_save_us = Some(stall_us);
     }
 
     /// For how long.
     pub(super) fn may_stall_before(&mut self, place: usize, question: &Question) -> u64 {
         let is_save = matches!(question, Question::Save { .. });
-        let Some(stall_us) = self.control.stalls_at_save_us.take_if(|_| is_save) else { return 0 };
+        let Some(stall_us) = self.coordinators.stalls_at_save_us.take_if(|_| is_save) else { return 0 };
         self.stall_coordinator_number(place, stall_us);
         stall_us
     }
@@ -108,7 +108,7 @@ impl World {
     }
 
     fn stall_coordinator_number(&mut self, place: usize, stall_us: u64) {
-        if self.control.processes[place].is_up {
+        if self.coordinators.processes[place].is_up {
             self.counts.stalls += 1;
             self.counts.coordinator_stalls += 1;
             self.note(format_args!("coordinator {place} stalls for {stall_us} us"));
@@ -127,15 +127,15 @@ impl World {
     /// The metadata store does not answer for so long.
     pub fn lose_store(&mut self, away_us: u64) {
         self.note(format_args!("the metadata store is away for {away_us} us"));
-        self.control.counts.store_absences += 1;
+        self.coordinators.counts.store_absences += 1;
         let until_us = self.schedule.now_us() + away_us;
-        self.control.store.away_until_us = self.control.store.away_until_us.max(until_us);
+        self.coordinators.store.away_until_us = self.coordinators.store.away_until_us.max(until_us);
     }
 
     /// The metadata store takes nothing of a coordinator any more, but prolongs its lease; or of none it takes nothing.
     pub fn refuse_saves_of(&mut self, place: Option<usize>) {
         self.note(format_args!("the metadata store takes nothing of coordinator {place:?}"));
-        self.control.store.refused = place;
+        self.coordinators.store.refused = place;
     }
 
     /// A coordinator's questions do not reach the store for so long, or the answers do not reach it, or neither.
@@ -157,7 +157,7 @@ impl World {
     /// A member and one of the coordinators, or all of them, lose sight of each other for so long, or one of them does.
     pub(in crate::world) fn cut_member(&mut self, who: Who, cut_us: u64) {
         let (to_member, to_coordinator) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
-        let (count, one) = (self.control.processes.len(), self.draw_coordinator());
+        let (count, one) = (self.coordinators.processes.len(), self.draw_coordinator());
         let is_all = count > 1 && self.rng.chance_ppm(300_000);
         for coordinator in (0..count).filter(|&place| is_all || place == one).map(endpoint_of_coordinator) {
             if to_member {
@@ -178,7 +178,7 @@ impl World {
         };
         let here: Vec<_> = members(true).collect();
         let there: Vec<_> =
-            members(false).chain((0..self.control.processes.len()).map(endpoint_of_coordinator)).collect();
+            members(false).chain((0..self.coordinators.processes.len()).map(endpoint_of_coordinator)).collect();
         self.note(format_args!("gateways {gateways:?} and nodes {nodes:?} are cut off from everybody else"));
         self.network.partition(&here, &there);
     }
@@ -212,11 +212,11 @@ impl World {
         if !self.config.coordinated {
             return;
         }
-        self.control.dies_at_save = false;
-        self.control.stalls_at_save_us = None;
-        self.control.store.away_until_us = 0;
-        self.control.store.refused = None;
+        self.coordinators.dies_at_save = false;
+        self.coordinators.stalls_at_save_us = None;
+        self.coordinators.store.away_until_us = 0;
+        self.coordinators.store.refused = None;
         self.start_coordinators();
-        (0..self.control.processes.len()).for_each(|place| self.resume_coordinator(place));
+        (0..self.coordinators.processes.len()).for_each(|place| self.resume_coordinator(place));
     }
 }

@@ -30,7 +30,7 @@ impl World {
     /// Does what is due, unless something is asked.
     pub(super) fn turn_of_keeper(&mut self, place: usize) {
         let now_us = self.now_of_coordinator(place).mono_us;
-        let process = &mut self.control.processes[place];
+        let process = &mut self.coordinators.processes[place];
         if process.asked.is_some() {
             return;
         }
@@ -59,7 +59,7 @@ impl World {
     /// Its lease ends by itself: a store that takes nothing of it does not end one for it either.
     fn resign(&mut self, place: usize) {
         let now_us = self.now_of_coordinator(place).mono_us;
-        let process = &mut self.control.processes[place];
+        let process = &mut self.coordinators.processes[place];
         process.claim.resign();
         if let Some(news) = process.candidate.handle(now_us, candidate::Answer::Resigned) {
             self.take_news(place, news);
@@ -69,12 +69,12 @@ impl World {
 
     fn ask_store(&mut self, place: usize, question: Question) {
         let held_us = self.may_stall_before(place, &question);
-        let number = self.control.number_next;
-        self.control.number_next += 1;
-        let process = &mut self.control.processes[place];
+        let number = self.coordinators.number_next;
+        self.coordinators.number_next += 1;
+        let process = &mut self.coordinators.processes[place];
         let life = process.life;
         process.asked = Some(number);
-        self.control.on_its_way.insert(number, Asked { place, life, question });
+        self.coordinators.on_its_way.insert(number, Asked { place, life, question });
         let delay_us = self.way_us() + held_us;
         self.schedule.after(delay_us, Event::Control(ControlEvent::AtStore { number }));
         let why = "no answer in time".to_owned();
@@ -94,11 +94,11 @@ impl World {
 
     /// A question is at the store.
     pub(super) fn question_arrives(&mut self, number: u64) {
-        let away_until_us = self.control.store.away_until_us;
+        let away_until_us = self.coordinators.store.away_until_us;
         if self.schedule.now_us() < away_until_us {
             return self.schedule.at(away_until_us, Event::Control(ControlEvent::AtStore { number }));
         }
-        let Some(asked) = self.control.on_its_way.remove(&number) else { return };
+        let Some(asked) = self.coordinators.on_its_way.remove(&number) else { return };
         let (place, life) = (asked.place, asked.life);
         if self.network.is_cut(endpoint_of_coordinator(place), STORE) {
             return;
@@ -114,16 +114,16 @@ impl World {
     fn do_at_store(&mut self, asked: &Asked) -> Answer {
         let now_us = self.schedule.now_us();
         let writes = matches!(asked.question, Question::Lead { .. } | Question::Save { .. });
-        if writes && self.control.store.refused == Some(asked.place) {
+        if writes && self.coordinators.store.refused == Some(asked.place) {
             return Answer::Away("permission denied".to_owned());
         }
         let ttl_s = if self.config.coordinator_count == 1 { FOR_EVER_S } else { self.config.leader_lease_s };
         let name = format!("coordinator {}", asked.place);
-        let answer = self.control.store.answer(now_us, &name, ttl_s, &asked.question);
+        let answer = self.coordinators.store.answer(now_us, &name, ttl_s, &asked.question);
         if let (Question::Save { text, .. }, Answer::Found { state, .. }) = (&asked.question, &answer)
             && state.as_ref().is_none_or(|state| state.value != *text)
         {
-            self.control.counts.saves_refused += 1;
+            self.coordinators.counts.saves_refused += 1;
             self.note(format_args!("the store refuses what {name} saves"));
         }
         answer
@@ -133,14 +133,14 @@ impl World {
     pub(super) fn settle_questions_of(&mut self, place: usize) {
         let of_it = |asked: &Asked| asked.place == place;
         let numbers: Vec<u64> =
-            self.control.on_its_way.iter().filter(|(_, it)| of_it(it)).map(|(&number, _)| number).collect();
+            self.coordinators.on_its_way.iter().filter(|(_, it)| of_it(it)).map(|(&number, _)| number).collect();
         for number in numbers {
             let is_done = self.rng.chance_ppm(500_000);
             // A directory is on the machine: what is done is done before another process begins.
             if self.config.coordinator_count > 1 && is_done {
                 continue;
             }
-            if let Some(asked) = self.control.on_its_way.remove(&number).filter(|_| is_done) {
+            if let Some(asked) = self.coordinators.on_its_way.remove(&number).filter(|_| is_done) {
                 self.do_at_store(&asked);
             }
         }
@@ -149,7 +149,7 @@ impl World {
     /// The answer to a question, or its time is over.
     pub(super) fn answer_arrives(&mut self, place: usize, number: u64, answer: Answer) {
         let now_us = self.now_of_coordinator(place).mono_us;
-        let process = &mut self.control.processes[place];
+        let process = &mut self.coordinators.processes[place];
         if process.asked != Some(number) {
             return;
         }
@@ -186,7 +186,7 @@ impl World {
             Outcome::Unbound(leader) => candidate::Answer::Gone(format!("{leader} leads without a lease")),
             Outcome::Away(why) => candidate::Answer::Away(why),
         };
-        if let Some(news) = self.control.processes[place].candidate.handle(now_us, answer) {
+        if let Some(news) = self.coordinators.processes[place].candidate.handle(now_us, answer) {
             self.take_news(place, news);
         }
         self.turn_of_keeper(place);
@@ -197,16 +197,16 @@ impl World {
         match news {
             News::Leads { reign, state, until_us } => {
                 self.end_reign(place);
-                let seat = &mut self.control.processes[place].seat;
+                let seat = &mut self.coordinators.processes[place].seat;
                 let epoch = seat.begin_reign(now, reign, state, CLUSTER.0, until_us).expect("the same cluster");
-                self.control.counts.reigns += 1;
+                self.coordinators.counts.reigns += 1;
                 self.note(format_args!("coordinator {place} leads from epoch {epoch}"));
             }
-            News::Renewed { until_us } => self.control.processes[place].seat.renew(until_us),
-            News::Saved { reign } => self.control.processes[place].seat.handle_saved(reign),
+            News::Renewed { until_us } => self.coordinators.processes[place].seat.renew(until_us),
+            News::Saved { reign } => self.coordinators.processes[place].seat.handle_saved(reign),
             News::Follows { .. } => self.end_reign(place),
             News::Resigned(why) => {
-                self.control.counts.resignations += 1;
+                self.coordinators.counts.resignations += 1;
                 self.note(format_args!("coordinator {place} resigns: {why}"));
                 self.end_reign(place);
             }
@@ -218,7 +218,7 @@ impl World {
 
     /// At most one coordinator says that it leads.
     fn check_sole_leader(&mut self) {
-        let leaders: Vec<usize> = (0..self.control.processes.len()).filter(|&place| self.leads(place)).collect();
+        let leaders: Vec<usize> = (0..self.coordinators.processes.len()).filter(|&place| self.leads(place)).collect();
         if leaders.len() > 1 {
             self.fail(Violation::Audit(format!("coordinators {leaders:?} lead at the same time")));
         }

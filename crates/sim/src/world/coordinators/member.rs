@@ -58,7 +58,7 @@ impl Member {
 
 impl World {
     pub(super) fn member(&mut self, who: Who) -> &mut Member {
-        self.control.members.entry(who).or_default()
+        self.coordinators.members.entry(who).or_default()
     }
 
     /// The process begins.
@@ -75,9 +75,9 @@ impl World {
 
     /// The process died, and its connection with it.
     pub(in crate::world) fn member_stops(&mut self, who: Who) {
-        if let Some(member) = self.control.members.get_mut(&who) {
+        if let Some(member) = self.coordinators.members.get_mut(&who) {
             *member = Member { life: member.life + 1, ..Member::default() };
-            self.control.member_of.retain(|_, of| *of != who);
+            self.coordinators.member_of.retain(|_, of| *of != who);
         }
     }
 
@@ -102,7 +102,7 @@ impl World {
         let coordinator = endpoint_of_coordinator(place);
         let session = self.network.open(&mut self.schedule, who.endpoint(), coordinator);
         let session = session.expect("a member that lives bounds its sessions");
-        self.control.member_of.insert(session, who);
+        self.coordinators.member_of.insert(session, who);
         self.send_on(who, session, &registration);
         self.schedule.after(PATIENCE_US, Event::Control(ControlEvent::Impatient { who, session }));
         session
@@ -169,7 +169,7 @@ impl World {
     }
 
     fn connection_is_gone(&mut self, who: Who, session: SessionId) {
-        self.control.member_of.remove(&session);
+        self.coordinators.member_of.remove(&session);
         let member = self.member(who);
         member.connection = None;
         let was_let_in = std::mem::take(&mut member.is_welcome);

@@ -174,7 +174,7 @@ impl World {
         match coordinator_at(at) {
             Some(place) => self.coordinator_notice(place, session, what),
             None => {
-                let who = self.control.member_of[&session];
+                let who = self.coordinators.member_of[&session];
                 self.member_notice(who, session, what);
             }
         }
@@ -196,7 +196,7 @@ impl World {
             return self.schedule.after(STANDS_STILL_US, Event::Control(event));
         }
         let is_of_now = |place: usize, life: u32| {
-            let process = &self.control.processes[place];
+            let process = &self.coordinators.processes[place];
             process.is_up && process.life == life
         };
         match event {

@@ -26,7 +26,7 @@ impl World {
 
     /// A gateway is to hand over everything that it owns.
     pub fn drain_gateway(&mut self, gateway: usize) {
-        let member = self.control.members.get(&Who::Gateway(gateway));
+        let member = self.coordinators.members.get(&Who::Gateway(gateway));
         if let Some(id) = member.and_then(Member::gateway_id) {
             self.note(format_args!("gateway {gateway} is to hand over everything"));
             self.order(HAND_OVER, id, Wanted::DrainGateway { cancel: false });
@@ -35,7 +35,7 @@ impl World {
 
     /// The operator thought better of it.
     pub fn cancel_drain_of_gateway(&mut self, gateway: usize) {
-        let member = self.control.members.get(&Who::Gateway(gateway));
+        let member = self.coordinators.members.get(&Who::Gateway(gateway));
         if let Some(id) = member.and_then(Member::gateway_id) {
             self.note(format_args!("gateway {gateway} is used again"));
             self.order(HAND_OVER, id, Wanted::DrainGateway { cancel: true });
@@ -53,9 +53,9 @@ impl World {
     fn order(&mut self, kind: u64, member: u16, wanted: Wanted) {
         let can_be_asked = |&place: &usize| {
             let is_stalled = self.network.is_stalled(endpoint_of_coordinator(place));
-            self.control.processes[place].seat.machine().is_some() && !is_stalled
+            self.coordinators.processes[place].seat.machine().is_some() && !is_stalled
         };
-        let places: Vec<usize> = (0..self.control.processes.len()).filter(can_be_asked).collect();
+        let places: Vec<usize> = (0..self.coordinators.processes.len()).filter(can_be_asked).collect();
         if let Some(&place) = self.rng.choose(&places) {
             self.coordinator_takes(place, Input::Order { ticket: kind * TICKETS + u64::from(member), member, wanted });
         }
@@ -100,7 +100,7 @@ impl World {
         if let Some(&node) = self.rng.choose(&absent).filter(|_| self.rng.chance_ppm(500_000)) {
             return self.join_node(node);
         }
-        let Some(machine) = self.leader().and_then(|place| self.control.processes[place].seat.machine()) else {
+        let Some(machine) = self.leader().and_then(|place| self.coordinators.processes[place].seat.machine()) else {
             return;
         };
         let view = machine.view();

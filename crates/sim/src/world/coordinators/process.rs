@@ -81,22 +81,22 @@ impl Process {
 impl World {
     /// All coordinators' processes begin that are not there.
     pub(in crate::world) fn start_coordinators(&mut self) {
-        (0..self.control.processes.len()).for_each(|place| self.start_coordinator(place));
+        (0..self.coordinators.processes.len()).for_each(|place| self.start_coordinator(place));
     }
 
     pub(super) fn start_coordinator(&mut self, place: usize) {
-        if self.control.processes[place].is_up {
+        if self.coordinators.processes[place].is_up {
             return;
         }
         self.note(format_args!("coordinator {place} starts"));
         self.network.start(endpoint_of_coordinator(place));
         if self.config.coordinator_count == 1 {
-            self.control.store.forget_leader();
+            self.coordinators.store.forget_leader();
         }
         let process = Process::new(&self.config);
-        let life = self.control.processes[place].life + 1;
+        let life = self.coordinators.processes[place].life + 1;
         let clock = self.new_clock();
-        self.control.processes[place] = Process { is_up: true, life, clock, ..process };
+        self.coordinators.processes[place] = Process { is_up: true, life, clock, ..process };
         let delay_us = self.rng.range(BEGIN_US);
         self.schedule.after(delay_us, Event::Control(ControlEvent::Keep { place, life }));
         self.schedule.after(HEARTBEAT_MS * 1_000, Event::Control(ControlEvent::Beat { place, life }));
@@ -106,37 +106,37 @@ impl World {
     pub(super) fn stop_coordinator(&mut self, place: usize) {
         self.note(format_args!("coordinator {place} crashes"));
         self.network.crash(&mut self.schedule, endpoint_of_coordinator(place));
-        self.control.processes[place].connections.clear();
+        self.coordinators.processes[place].connections.clear();
         self.end_reign(place);
-        self.control.processes[place].is_up = false;
+        self.coordinators.processes[place].is_up = false;
         self.settle_questions_of(place);
     }
 
     pub(super) fn now_of_coordinator(&self, place: usize) -> Now {
-        self.now_by(self.control.processes[place].clock)
+        self.now_by(self.coordinators.processes[place].clock)
     }
 
     /// Does it surely lead, by its own clock?
     pub(super) fn leads(&self, place: usize) -> bool {
-        let process = &self.control.processes[place];
+        let process = &self.coordinators.processes[place];
         process.is_up && process.seat.leads(self.now_of_coordinator(place).mono_us)
     }
 
     /// Members of the reign are sent away.
     pub(super) fn end_reign(&mut self, place: usize) {
-        let process = &mut self.control.processes[place];
-        process.count(&mut self.control.counts);
+        let process = &mut self.coordinators.processes[place];
+        process.count(&mut self.coordinators.counts);
         if !process.seat.end_reign() {
             return;
         }
         self.note(format_args!("the reign of coordinator {place} is over"));
-        for session in std::mem::take(&mut self.control.processes[place].connections).into_keys() {
+        for session in std::mem::take(&mut self.coordinators.processes[place].connections).into_keys() {
             self.network.close(&mut self.schedule, endpoint_of_coordinator(place), session);
         }
     }
 
     pub(super) fn coordinator_notice(&mut self, place: usize, session: SessionId, what: What) {
-        let connections = &mut self.control.processes[place].connections;
+        let connections = &mut self.coordinators.processes[place].connections;
         match what {
             What::Accepted { .. } => _ = connections.insert(session, Connection::default()),
             What::Connected => {}
@@ -156,7 +156,7 @@ impl World {
     }
 
     fn next_of_member(&mut self, place: usize, session: SessionId) -> Option<ToCoordinator> {
-        let connection = self.control.processes[place].connections.get_mut(&session)?;
+        let connection = self.coordinators.processes[place].connections.get_mut(&session)?;
         match next_message(&connection.input) {
             Ok(next) => {
                 let (message, taken) = next?;
@@ -164,7 +164,7 @@ impl World {
                 Some(message)
             }
             Err(error) => {
-                self.control.processes[place].connections.remove(&session);
+                self.coordinators.processes[place].connections.remove(&session);
                 self.end_hurt(endpoint_of_coordinator(place), session, &error);
                 self.coordinator_takes(place, Input::Closed { connection: ConnectionId(session.number()) });
                 None
@@ -176,7 +176,7 @@ impl World {
         let is_new = matches!(message, ToCoordinator::RegisterNode(_) | ToCoordinator::RegisterGateway(_));
         let connection = ConnectionId(session.number());
         let now_us = self.now_of_coordinator(place).mono_us;
-        let seat = &self.control.processes[place].seat;
+        let seat = &self.coordinators.processes[place].seat;
         if is_new && (!seat.takes_members(now_us) || seat.is_to_ask_again(&message)) {
             let refusal = FromCoordinator::Refused(Refusal::NotLeading("another one may".into()));
             self.send_to_member(place, session, &refusal);
@@ -187,14 +187,14 @@ impl World {
     }
 
     fn close_connection(&mut self, place: usize, session: SessionId) {
-        self.control.processes[place].connections.remove(&session);
+        self.coordinators.processes[place].connections.remove(&session);
         self.network.close(&mut self.schedule, endpoint_of_coordinator(place), session);
     }
 
     /// Gives the machine an input and does what it says.
     pub(super) fn coordinator_takes(&mut self, place: usize, input: Input) {
         let now = self.now_of_coordinator(place);
-        let seat = &mut self.control.processes[place].seat;
+        let seat = &mut self.coordinators.processes[place].seat;
         seat.handle(now, input);
         if let Some(machine) = seat.machine() {
             machine.check_invariants();
@@ -205,10 +205,10 @@ impl World {
     /// In order, as far as everything before it is saved.
     pub(super) fn put_out(&mut self, place: usize) {
         let now_us = self.now_of_coordinator(place).mono_us;
-        while let Some(output) = self.control.processes[place].seat.poll_output(now_us) {
+        while let Some(output) = self.coordinators.processes[place].seat.poll_output(now_us) {
             match output {
                 Output::Persist(durable) => {
-                    let process = &mut self.control.processes[place];
+                    let process = &mut self.coordinators.processes[place];
                     let reign = process.seat.reign_number().expect("its machine persists");
                     process.candidate.save(reign, durable);
                     self.turn_of_keeper(place);
@@ -232,12 +232,12 @@ impl World {
     }
 
     fn session_of(&self, place: usize, connection: ConnectionId) -> Option<SessionId> {
-        let mut sessions = self.control.processes[place].connections.keys().copied();
+        let mut sessions = self.coordinators.processes[place].connections.keys().copied();
         sessions.find(|session| session.number() == connection.0)
     }
 
     fn send_to_member(&mut self, place: usize, session: SessionId, message: &FromCoordinator) {
-        let Some(connection) = self.control.processes[place].connections.get_mut(&session) else { return };
+        let Some(connection) = self.coordinators.processes[place].connections.get_mut(&session) else { return };
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
         let mut bytes = Vec::new();
@@ -247,7 +247,7 @@ impl World {
     }
 
     pub(super) fn beat_of_coordinator(&mut self, place: usize) {
-        let process = &self.control.processes[place];
+        let process = &self.coordinators.processes[place];
         let life = process.life;
         let welcome = process.connections.iter().filter(|(_, connection)| connection.is_welcome);
         let welcome: Vec<SessionId> = welcome.map(|(&session, _)| session).collect();
@@ -259,7 +259,7 @@ impl World {
 
     fn await_coordinator_deadline(&mut self, place: usize) {
         let now_us = self.schedule.now_us();
-        let process = &mut self.control.processes[place];
+        let process = &mut self.coordinators.processes[place];
         let Some(at_us) = process.seat.poll_deadline() else { return };
         let at_us = process.clock.world_us(at_us).max(now_us + DEADLINE_US_MIN);
         if process.deadline_us.is_none_or(|known_us| at_us < known_us) {
@@ -271,7 +271,7 @@ impl World {
 
     pub(super) fn coordinator_deadline(&mut self, place: usize, at_us: u64) {
         let own_us = self.now_of_coordinator(place).mono_us;
-        let process = &mut self.control.processes[place];
+        let process = &mut self.coordinators.processes[place];
         if process.deadline_us != Some(at_us) {
             return;
         }

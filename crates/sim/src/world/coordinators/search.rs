@@ -61,7 +61,7 @@ impl World {
     /// The one that is asked does not answer, or not well: it is left.
     pub(super) fn look_on_without(&mut self, who: Who, session: SessionId) {
         let Some(look) = self.member(who).look.take_if(|look| look.session == session) else { return };
-        self.control.member_of.remove(&session);
+        self.coordinators.member_of.remove(&session);
         self.network.close(&mut self.schedule, who.endpoint(), session);
         match self.member(who).connection {
             Some(_) => self.ask_next(who, look.left),
@@ -99,10 +99,10 @@ impl World {
         let member = self.member(who);
         let before = member.connection.replace(session);
         (member.place, member.input) = (place, input);
-        self.control.counts.changes_over += 1;
+        self.coordinators.counts.changes_over += 1;
         self.note(format_args!("{who:?} changes over to coordinator {place}"));
         if let Some(before) = before {
-            self.control.member_of.remove(&before);
+            self.coordinators.member_of.remove(&before);
             self.network.close(&mut self.schedule, who.endpoint(), before);
         }
         self.hear_coordinator(who, session);

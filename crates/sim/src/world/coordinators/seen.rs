@@ -28,7 +28,7 @@ impl World {
 
     /// As the coordinator that leads has it now; nobody owns anything while none does.
     pub(in crate::world) fn table_of_coordinator(&self) -> Vec<Option<(u32, usize)>> {
-        let leader = self.leader().and_then(|place| self.control.processes[place].seat.machine());
+        let leader = self.leader().and_then(|place| self.coordinators.processes[place].seat.machine());
         match leader {
             Some(machine) => self.table_of_view(&machine.view()),
             None => vec![None; usize::from(self.config.partition_count)],
@@ -40,27 +40,27 @@ impl World {
         let is_well = |place: usize| {
             let endpoint = endpoint_of_coordinator(place);
             let is_cut = self.network.is_cut(endpoint, STORE) || self.network.is_cut(STORE, endpoint);
-            self.control.processes[place].is_up && !self.network.is_stalled(endpoint) && !is_cut
+            self.coordinators.processes[place].is_up && !self.network.is_stalled(endpoint) && !is_cut
         };
-        let is_store_there = self.schedule.now_us() >= self.control.store.away_until_us;
+        let is_store_there = self.schedule.now_us() >= self.coordinators.store.away_until_us;
         !self.config.coordinated
-            || is_store_there && self.leader().is_some() && (0..self.control.processes.len()).all(is_well)
+            || is_store_there && self.leader().is_some() && (0..self.coordinators.processes.len()).all(is_well)
     }
 
     /// The coordinator that surely leads.
     pub fn leader(&self) -> Option<usize> {
-        (0..self.control.processes.len()).find(|&place| self.leads(place))
+        (0..self.coordinators.processes.len()).find(|&place| self.leads(place))
     }
 
     /// What the coordinator that leads tells operators.
     pub fn problems(&self) -> Vec<String> {
-        let machine = self.leader().and_then(|place| self.control.processes[place].seat.machine());
+        let machine = self.leader().and_then(|place| self.coordinators.processes[place].seat.machine());
         machine.map_or_else(Vec::new, |machine| machine.status().problems)
     }
 
     /// Why a node that drains is not empty yet, as the coordinator that leads says.
     pub fn drain_problem(&self, node: usize) -> Option<String> {
-        let status = self.control.processes[self.leader()?].seat.machine()?.status();
+        let status = self.coordinators.processes[self.leader()?].seat.machine()?.status();
         let entry = status.nodes.into_iter().find(|entry| entry.id == self.nodes[node].id.0)?;
         entry.drain?.problem
     }
@@ -84,7 +84,7 @@ impl World {
         }
         let engines = || self.gateways.iter().flat_map(GatewayHost::engines);
         let is_reached = |node: &NodeHost| engines().all(|engine| engine.reaches(node.id));
-        self.schedule.now_us() > self.control.lost_us + KNOWN_US
+        self.schedule.now_us() > self.coordinators.lost_us + KNOWN_US
             && self.members().iter().all(|&node| is_reached(&self.nodes[node]))
     }
 }

@@ -67,7 +67,7 @@ impl World {
         let epoch = terms.epoch.0;
         let partitions: Vec<PartitionId> = terms.partitions.iter().copied().map(PartitionId).collect();
         self.note(format_args!("gateway {gateway} begins epoch {epoch}: {partitions:?}, prepares: {}", terms.prepares));
-        if !self.control.begun.insert(epoch) {
+        if !self.coordinators.begun.insert(epoch) {
             self.fail(Violation::Audit(format!("epoch {epoch} begins twice, now at gateway {gateway}")));
         }
         let mut engine = self.new_engine(gateway, epoch, partitions);

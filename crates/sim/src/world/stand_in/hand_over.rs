@@ -9,8 +9,8 @@ const PREPARE_US_MAX: u64 = 100_000;
 impl World {
     /// A gateway without partitions takes over a tenure of one that has several.
     pub(super) fn balance(&mut self, gateway: usize) {
-        let of = |gateway: usize| self.coordinator.tenures.values().filter(|it| it.gateway == gateway).count();
-        let fullest = self.coordinator.heard_us.keys().copied().max_by_key(|&other| of(other));
+        let of = |gateway: usize| self.stand_in.tenures.values().filter(|it| it.gateway == gateway).count();
+        let fullest = self.stand_in.heard_us.keys().copied().max_by_key(|&other| of(other));
         if let Some(other) = fullest.filter(|&other| of(other) > 1 && of(gateway) == 0) {
             self.hand_over_from(other, gateway);
         }
@@ -18,7 +18,7 @@ impl World {
 
     /// A tenure of one gateway is handed over to another.
     pub fn hand_over_from(&mut self, from: usize, to: usize) {
-        let tenures = &mut self.coordinator.tenures;
+        let tenures = &mut self.stand_in.tenures;
         let own =
             tenures.iter_mut().find(|(_, tenure)| tenure.gateway == from && tenure.heir.is_none() && tenure.is_served);
         let Some((&epoch, tenure)) = own else { return };
@@ -30,7 +30,7 @@ impl World {
             return self.order_let_go(epoch);
         }
         let next = self.next_epoch();
-        if let Some(tenure) = self.coordinator.tenures.get_mut(&epoch) {
+        if let Some(tenure) = self.stand_in.tenures.get_mut(&epoch) {
             tenure.heir_epoch = Some(next);
         }
         self.tell(to, Order::Prepare { epoch: next, partitions });
@@ -41,17 +41,17 @@ impl World {
     pub fn prepare_hand_over(&mut self, from: usize, to: usize) {
         let of_owner = |tenure: &&mut Tenure| tenure.gateway == from && tenure.heir.is_none();
         let next = self.next_epoch();
-        let Some(tenure) = self.coordinator.tenures.values_mut().find(of_owner) else { return };
+        let Some(tenure) = self.stand_in.tenures.values_mut().find(of_owner) else { return };
         (tenure.heir, tenure.heir_epoch) = (Some(to), Some(next));
         let partitions = tenure.partitions.clone();
-        self.coordinator.is_held_back = true;
+        self.stand_in.is_held_back = true;
         self.tell(to, Order::Prepare { epoch: next, partitions });
     }
 
     /// See [`World::prepare_hand_over`].
     pub fn go_on_with_hand_over(&mut self) {
-        self.coordinator.is_held_back = false;
-        let planned = self.coordinator.tenures.iter().find(|(_, tenure)| tenure.heir_epoch.is_some());
+        self.stand_in.is_held_back = false;
+        let planned = self.stand_in.tenures.iter().find(|(_, tenure)| tenure.heir_epoch.is_some());
         if let Some(epoch) = planned.map(|(&epoch, _)| epoch) {
             self.order_let_go(epoch);
         }
@@ -59,8 +59,8 @@ impl World {
 
     /// The heir is prepared, or was not for long.
     pub(in crate::world) fn order_let_go(&mut self, epoch: u32) {
-        let is_held_back = self.coordinator.is_held_back;
-        let Some(tenure) = self.coordinator.tenures.get_mut(&epoch).filter(|it| !it.lets_go && !is_held_back) else {
+        let is_held_back = self.stand_in.is_held_back;
+        let Some(tenure) = self.stand_in.tenures.get_mut(&epoch).filter(|it| !it.lets_go && !is_held_back) else {
             return;
         };
         tenure.lets_go = true;
@@ -72,7 +72,7 @@ impl World {
         if self.config.coordinated {
             return self.drain_any();
         }
-        let alive: Vec<usize> = self.coordinator.heard_us.keys().copied().collect();
+        let alive: Vec<usize> = self.stand_in.heard_us.keys().copied().collect();
         if alive.len() > 1 {
             let from = self.rng.index(alive.len());
             let to = (from + 1 + self.rng.index(alive.len() - 1)) % alive.len();

@@ -111,13 +111,13 @@ impl World {
     /// A message to or from a gateway: when it arrives.
     fn delivery_us(&mut self, gateway: usize, is_order: bool) -> u64 {
         let delay_us = self.rng.exponential_us(DELAY_US, 20 * DELAY_US);
-        let last_us = self.coordinator.last_us.entry((gateway, is_order)).or_default();
+        let last_us = self.stand_in.last_us.entry((gateway, is_order)).or_default();
         *last_us = (*last_us + 1).max(self.schedule.now_us() + delay_us);
         *last_us
     }
 
     fn tell(&mut self, gateway: usize, order: Order) {
-        if self.coordinator.cut.contains(&gateway) {
+        if self.stand_in.cut.contains(&gateway) {
             return;
         }
         let at_us = self.delivery_us(gateway, true);
@@ -136,7 +136,7 @@ impl World {
             return self.table_of_coordinator();
         }
         let mut table = vec![None; usize::from(self.config.partition_count)];
-        for (&epoch, tenure) in &self.coordinator.tenures {
+        for (&epoch, tenure) in &self.stand_in.tenures {
             for partition in &tenure.partitions {
                 table[usize::from(partition.0)] = Some((epoch, tenure.gateway));
             }
@@ -145,14 +145,14 @@ impl World {
     }
 
     fn tell_table(&mut self) {
-        for gateway in self.coordinator.heard_us.keys().copied().collect::<Vec<_>>() {
+        for gateway in self.stand_in.heard_us.keys().copied().collect::<Vec<_>>() {
             self.tell(gateway, Order::Table(self.table()));
         }
     }
 
     /// Everything that concerns a gateway, as it may have missed some of it.
     fn tell_all(&mut self, gateway: usize) {
-        let own = self.coordinator.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
+        let own = self.stand_in.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
         let begin = |(&epoch, tenure): (&u32, &Tenure)| {
             let begin = Order::Begin { epoch, partitions: tenure.partitions.clone(), terms: tenure.terms() };
             let let_go = tenure.lets_go.then_some(Order::LetGo { epoch });
@@ -179,11 +179,11 @@ impl World {
     }
 
     pub(super) fn gateway_joined(&mut self, gateway: usize, generation: u32) {
-        if self.gateways[gateway].generation != generation || self.coordinator.cut.contains(&gateway) {
+        if self.gateways[gateway].generation != generation || self.stand_in.cut.contains(&gateway) {
             return;
         }
         self.give_up(gateway);
-        self.coordinator.heard_us.insert(gateway, self.schedule.now_us());
+        self.stand_in.heard_us.insert(gateway, self.schedule.now_us());
         if !self.deal_first() {
             self.deal_ownerless();
             self.balance(gateway);
@@ -193,8 +193,8 @@ impl World {
 
     /// Deals all partitions as soon as all gateways are there; false: it did so before this.
     fn deal_first(&mut self) -> bool {
-        let is_first_deal = self.coordinator.epoch == 0;
-        if is_first_deal && self.coordinator.heard_us.len() == self.config.gateway_count {
+        let is_first_deal = self.stand_in.epoch == 0;
+        if is_first_deal && self.stand_in.heard_us.len() == self.config.gateway_count {
             let partitions: Vec<_> = (0..self.config.partition_count).map(PartitionId).collect();
             self.deal(partitions, Vec::new());
         }
@@ -213,7 +213,7 @@ impl World {
     }
 
     pub(super) fn gateway_left(&mut self, gateway: usize, generation: u32) {
-        if self.gateways[gateway].generation == generation && !self.coordinator.cut.contains(&gateway) {
+        if self.gateways[gateway].generation == generation && !self.stand_in.cut.contains(&gateway) {
             self.give_up(gateway);
         }
     }
@@ -229,8 +229,8 @@ impl World {
             // A gateway without tenures has no other reason to look.
             self.demand_turn(gateway);
         }
-        if !self.network.is_stalled(endpoint_of_gateway(gateway)) && !self.coordinator.cut.contains(&gateway) {
-            let was_dead = self.coordinator.heard_us.insert(gateway, now_us).is_none();
+        if !self.network.is_stalled(endpoint_of_gateway(gateway)) && !self.stand_in.cut.contains(&gateway) {
+            let was_dead = self.stand_in.heard_us.insert(gateway, now_us).is_none();
             if was_dead {
                 self.note(format_args!("the coordinator hears gateway {gateway} again"));
                 if !self.deal_first() {
@@ -239,7 +239,7 @@ impl World {
                 self.tell_all(gateway);
             }
         }
-        let silent = self.coordinator.heard_us.iter().filter(|(_, heard_us)| now_us - **heard_us > SILENCE_US);
+        let silent = self.stand_in.heard_us.iter().filter(|(_, heard_us)| now_us - **heard_us > SILENCE_US);
         for gateway in silent.map(|(&gateway, _)| gateway).collect::<Vec<_>>() {
             self.note(format_args!("gateway {gateway} is silent"));
             self.give_up(gateway);
@@ -248,7 +248,7 @@ impl World {
 
     /// Others are to own what the gateway did.
     fn give_up(&mut self, gateway: usize) {
-        self.coordinator.heard_us.remove(&gateway);
+        self.stand_in.heard_us.remove(&gateway);
         self.deal_ownerless();
     }
 
@@ -261,7 +261,7 @@ impl World {
     }
 
     pub(super) fn standing_told(&mut self, gateway: usize, epoch: u32, standing: Standing, voters: &VoterSet) {
-        if self.coordinator.cut.contains(&gateway) {
+        if self.stand_in.cut.contains(&gateway) {
             // It is told again once it can be.
             if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
                 hosted.forget_told();
@@ -270,10 +270,10 @@ impl World {
         }
         if standing == Standing::Prepared {
             let is_for = |(_, tenure): &(&u32, &Tenure)| tenure.heir_epoch == Some(epoch);
-            let ending = self.coordinator.tenures.iter().find(is_for).map(|(&ending, _)| ending);
+            let ending = self.stand_in.tenures.iter().find(is_for).map(|(&ending, _)| ending);
             return ending.into_iter().for_each(|ending| self.order_let_go(ending));
         }
-        let Some(tenure) = self.coordinator.tenures.get_mut(&epoch).filter(|it| it.gateway == gateway) else { return };
+        let Some(tenure) = self.stand_in.tenures.get_mut(&epoch).filter(|it| it.gateway == gateway) else { return };
         if let Some(place) = tenure.voters.iter().position(|set| set == voters) {
             tenure.voters.drain(..place);
         }
@@ -283,9 +283,9 @@ impl World {
                 tenure.before.clear();
             }
             // Nobody is there to follow: it is told again when somebody is.
-            Standing::Released | Standing::Deposed if self.coordinator.heard_us.is_empty() => {}
+            Standing::Released | Standing::Deposed if self.stand_in.heard_us.is_empty() => {}
             Standing::Released | Standing::Deposed => {
-                let Some(tenure) = self.coordinator.tenures.remove(&epoch) else { return };
+                let Some(tenure) = self.stand_in.tenures.remove(&epoch) else { return };
                 self.deal_to_heir(tenure);
             }
             Standing::Preparing | Standing::Prepared | Standing::Waiting | Standing::LettingGo => {}
@@ -298,8 +298,8 @@ impl World {
             return;
         }
         let voters = self.voters();
-        for epoch in self.coordinator.tenures.keys().copied().collect::<Vec<_>>() {
-            let Some(tenure) = self.coordinator.tenures.get_mut(&epoch) else { continue };
+        for epoch in self.stand_in.tenures.keys().copied().collect::<Vec<_>>() {
+            let Some(tenure) = self.stand_in.tenures.get_mut(&epoch) else { continue };
             tenure.voters.push(voters.clone());
             let (gateway, terms) = (tenure.gateway, tenure.terms());
             self.tell(gateway, Order::Terms { epoch, terms });
@@ -314,7 +314,7 @@ impl World {
             place == node || self.membership.removed.contains(&place)
         };
         let suffices = |set: &VoterSet| set.iter().filter(is_gone).count() <= self.config.code.tolerance();
-        let tenures = self.coordinator.tenures.values();
+        let tenures = self.stand_in.tenures.values();
         tenures.flat_map(|tenure| tenure.voters.iter().chain(&tenure.before)).all(suffices)
     }
 
@@ -326,19 +326,19 @@ impl World {
             return self.cut_member(Who::Gateway(gateway), cut_us);
         }
         self.counts.cuts += 1;
-        self.coordinator.cut.insert(gateway);
+        self.stand_in.cut.insert(gateway);
         self.schedule.after(cut_us, Event::MendCoordinator { gateway });
     }
 
     pub(super) fn mend_coordinator(&mut self, gateway: usize) {
-        if !self.coordinator.cut.remove(&gateway) || !self.gateways[gateway].is_up {
+        if !self.stand_in.cut.remove(&gateway) || !self.gateways[gateway].is_up {
             return;
         }
         let generation = self.gateways[gateway].generation;
-        let owns = self.coordinator.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
+        let owns = self.stand_in.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
         let lost = owns.map(|(&epoch, _)| epoch).filter(|epoch| !self.gateways[gateway].tenures.contains_key(epoch));
         // It may have begun anew meanwhile, and then it has nothing; or an order was lost, which is the same to it.
-        if lost.count() > 0 || !self.coordinator.heard_us.contains_key(&gateway) {
+        if lost.count() > 0 || !self.stand_in.heard_us.contains_key(&gateway) {
             return self.gateway_joined_again(gateway, generation);
         }
         self.tell_all(gateway);

@@ -50,12 +50,12 @@ impl World {
         let is_of_both = |(from, to)| {
             from == endpoint && coordinator_at(to).is_some() || to == endpoint && coordinator_at(from).is_some()
         };
-        self.coordinator.cut.contains(&gateway) || self.network.cuts().any(is_of_both)
+        self.stand_in.cut.contains(&gateway) || self.network.cuts().any(is_of_both)
     }
 
     /// How long nobody answered for partitions whose owner had let go, in the order of the ends.
     pub fn stretches(&self) -> &[u64] {
-        &self.coordinator.stretches
+        &self.stand_in.stretches
     }
 
     pub(in crate::world) fn note_stretch(&mut self, gateway: usize, epoch: u32, standing: Standing) {
@@ -64,10 +64,10 @@ impl World {
         for partition in hosted.engine.config().partitions.clone() {
             self.time_hand_over(partition, standing);
             match standing {
-                Standing::LettingGo => _ = self.coordinator.since_us.entry(partition).or_insert(now_us),
+                Standing::LettingGo => _ = self.stand_in.since_us.entry(partition).or_insert(now_us),
                 Standing::Serving => {
-                    let since_us = self.coordinator.since_us.remove(&partition);
-                    self.coordinator.stretches.extend(since_us.map(|since_us| now_us - since_us));
+                    let since_us = self.stand_in.since_us.remove(&partition);
+                    self.stand_in.stretches.extend(since_us.map(|since_us| now_us - since_us));
                 }
                 _ => {}
             }
