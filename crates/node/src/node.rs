@@ -22,7 +22,7 @@ use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
 use crate::limits::{GIVEN_BACK_TURN_MAX, PAGES_ASK_US, SESSIONS_MAX};
 use crate::rebuilding::Rebuilding;
-use crate::requests::Holdings;
+use crate::requests::{Asker, Holdings};
 use crate::rings::{MakeRing, Ring};
 use crate::scrub::Scrubber;
 use crate::session::{Phase, Session, SessionError};
@@ -340,7 +340,7 @@ impl Node {
                         &mut self.holdings,
                         &mut self.rebuilding,
                         now_us,
-                        (id, frame.tag),
+                        Asker { session: id, tag: frame.tag },
                         request,
                         session,
                     )?;
@@ -361,7 +361,7 @@ impl Node {
         holdings: &mut Holdings,
         rebuilding: &mut Rebuilding,
         now_us: u64,
-        (id, tag): (u64, u64),
+        asker: Asker,
         request: NodeRequest<'_>,
         session: &mut Session,
     ) -> Result<(), SessionError> {
@@ -369,11 +369,11 @@ impl Node {
             NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
             NodeRequest::Rebuild { description, sources } => {
                 let ordered = description.clone();
-                holdings.take_order((id, tag), &description, session, |store| {
-                    rebuilding.order(id, ordered, sources, |description| store.reserve(description))
+                holdings.take_order(asker, &description, session, |store| {
+                    rebuilding.order(asker.session, ordered, sources, |description| store.reserve(description))
                 });
             }
-            request => holdings.handle_request(now_us, tag, &request, session),
+            request => holdings.handle_request(now_us, asker.tag, &request, session),
         }
         session.check_output()
     }

@@ -28,6 +28,13 @@ pub(crate) struct Holdings {
     pub orders: TakenOrders,
 }
 
+/// Whom the outcome of a request is for: its session, and the number that the request has there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub session: u64,
+    pub tag: u64,
+}
+
 /// A refusal and its detail: the epoch that fenced, the microseconds until a promise ends, or 0.
 struct No {
     refusal: Refusal,
@@ -82,7 +89,7 @@ impl Holdings {
     /// an intact chunk is here, it is carried out already; if it was taken before and is not over, that one counts.
     pub fn take_order(
         &mut self,
-        (id, tag): (u64, u64),
+        asker: Asker,
         description: &ChunkDescription,
         session: &mut Session,
         order: impl FnOnce(&mut ChunkStore) -> Result<(), Refusal>,
@@ -91,10 +98,10 @@ impl Holdings {
             self.check_mine(description)?;
             let is_needed = self.store.check_rebuild(description)?;
             match is_needed {
-                true if self.orders.has(id, description) => {}
+                true if self.orders.has(asker.session, description) => {}
                 true => {
                     order(&mut self.store)?;
-                    self.orders.take(id, description);
+                    self.orders.take(asker.session, description);
                 }
                 false => self.store.adopt(description)?,
             }
@@ -102,12 +109,12 @@ impl Holdings {
         };
         match taken() {
             Ok(is_needed) => {
-                session.reply(tag, &self.done());
+                session.reply(asker.tag, &self.done());
                 if !is_needed {
                     self.tell_rebuilt(description.stripe, Ok(()), session);
                 }
             }
-            Err(No { refusal, detail }) => session.reply(tag, &NodeReply::Refused { refusal, detail }),
+            Err(No { refusal, detail }) => session.reply(asker.tag, &NodeReply::Refused { refusal, detail }),
         }
     }
 
