@@ -35,7 +35,7 @@ use background::{BackgroundLoop, INBOX as BACKGROUND_INBOX};
 use beside::AllBeside;
 use chaos::OrderDesk;
 use core::BackgroundEnds;
-pub(crate) use core::{Core, INBOX, ToNodeCore};
+pub(crate) use core::{Core, CoreSetup, INBOX, ToNodeCore};
 pub use memory::made_for_other_size;
 use memory::{Memory, REPLACE};
 use peers::Addresses;
@@ -80,22 +80,7 @@ pub fn run(mut config: NodeConfig, changes: &Receiver<NodeConfig>) -> anyhow::Re
     let mut settling = crate::footprint::Settling::begin();
     loop {
         settling.check();
-        let sum = |field: fn(&CoreGauges) -> &AtomicU64| {
-            cores.gauges.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()
-        };
-        control.publish(NodeStatus {
-            memory_used_bytes: sum(|gauges| &gauges.used_bytes),
-            memory_room_bytes: sum(|gauges| &gauges.room_bytes),
-            lacks_pages: sum(|gauges| &gauges.without_pages) > 0,
-            chunks_open: sum(|gauges| &gauges.chunks_open),
-            chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
-            chunks_damaged: sum(|gauges| &gauges.chunks_damaged),
-            scrubbed_bytes_total: sum(|gauges| &gauges.scrubbed_bytes),
-            corruptions_found_total: sum(|gauges| &gauges.corruptions_found),
-            corruptions_repaired_total: sum(|gauges| &gauges.corruptions_repaired),
-            messages_damaged_total: sum(|gauges| &gauges.messages_damaged),
-            chaos: desk.status(),
-        });
+        control.publish(cores.status(desk.status()));
         while let Some(event) = control.poll_event() {
             match event {
                 ControlEvent::Refused(refusal) => return Err(refused(&refusal, memory.as_mut())?),
@@ -214,6 +199,28 @@ struct Cores {
     beside: AllBeside,
 }
 
+impl Cores {
+    /// What the node tells the coordinator: the sums of what its cores published.
+    fn status(&self, chaos: ChaosStatus) -> NodeStatus {
+        let sum = |field: fn(&CoreGauges) -> &AtomicU64| -> u64 {
+            self.gauges.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()
+        };
+        NodeStatus {
+            memory_used_bytes: sum(|gauges| &gauges.used_bytes),
+            memory_room_bytes: sum(|gauges| &gauges.room_bytes),
+            lacks_pages: sum(|gauges| &gauges.without_pages) > 0,
+            chunks_open: sum(|gauges| &gauges.chunks_open),
+            chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
+            chunks_damaged: sum(|gauges| &gauges.chunks_damaged),
+            scrubbed_bytes_total: sum(|gauges| &gauges.scrubbed_bytes),
+            corruptions_found_total: sum(|gauges| &gauges.corruptions_found),
+            corruptions_repaired_total: sum(|gauges| &gauges.corruptions_repaired),
+            messages_damaged_total: sum(|gauges| &gauges.messages_damaged),
+            chaos,
+        }
+    }
+}
+
 /// Each core's share.
 fn pace(config: &NodeConfig) -> Pace {
     let cores = config.threads as u64;
@@ -263,16 +270,17 @@ fn start_cores(
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let background_poll = Poll::new()?;
-        let (inbox, hears) = Feed::new(&background_poll, BACKGROUND_INBOX)?;
+        let (background_inbox, hears) = Feed::new(&background_poll, BACKGROUND_INBOX)?;
         let (says, to_core) = Feed::beside(&outlets[usize::from(core)]);
         let (reader, writer) = (near::own(&machine), near::own_to_write(&machine));
         let background = machine.background(reader, writer);
-        let (beside, watcher) = BackgroundLoop::new(background_poll, inbox, to_core, background);
+        let (beside, watcher) = BackgroundLoop::new(background_poll, background_inbox, to_core, background);
         all_beside.add(beside, watcher);
+        let setup = CoreSetup { poll, node: machine, inbox, cores: outlets, listener, gauges };
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
-            let core_loop = Core::new(poll, machine, inbox, outlets, listener, gauges)
-                .map(|core| core.with_background(BackgroundEnds { hears, says }));
+            let core_loop =
+                Core::new(setup).map(|core| core.with_background(BackgroundEnds { hears, says }));
             let core_loop = core_loop.and_then(|core| match chaos_seed {
                 Some(seed) => core.allow_chaos(seed),
                 None => Ok(core),

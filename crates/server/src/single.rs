@@ -24,7 +24,7 @@ use crate::control::fixed_view;
 use crate::gateway::{Identity, Listeners, PolicyDesk, ToCore, start_cores};
 use crate::near::{self, LettingGo};
 use crate::net::{Inbox, Listener, Outlet};
-use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
+use crate::node::{Core, CoreGauges, CoreSetup, INBOX, ToNodeCore};
 
 /// Number of node cores to stop right after the start: lets a client suite run against a cluster that lost nodes.
 const KILL_VARIABLE: &str = "SHORTTAIL_KILL_NODES";
@@ -134,8 +134,8 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
         })
         .context("failed to allocate memory")?;
         near::offer(&mut node);
-        let outlets = vec![outlet.clone()];
-        let core = Core::new(poll, node, inbox, outlets, Some(listener), Arc::new(CoreGauges::default()))?;
+        let (cores, gauges) = (vec![outlet.clone()], Arc::new(CoreGauges::default()));
+        let core = Core::new(CoreSetup { poll, node, inbox, cores, listener: Some(listener), gauges })?;
         std::thread::Builder::new().name(format!("node {number}")).spawn(move || {
             if let Err(error) = core.run() {
                 tracing::error!(%error, number, "a node core ended");

@@ -88,15 +88,21 @@ pub struct Core {
     is_stopped: bool,
 }
 
+/// What a core begins with.
+pub struct CoreSetup {
+    pub poll: Poll,
+    pub node: Node,
+    pub inbox: Inbox<ToNodeCore>,
+    /// The inboxes of all cores of the node, this one's among them.
+    pub cores: Vec<Outlet<ToNodeCore>>,
+    /// Of core 0.
+    pub listener: Option<Listener>,
+    pub gauges: Arc<CoreGauges>,
+}
+
 impl Core {
-    pub fn new(
-        poll: Poll,
-        node: Node,
-        inbox: Inbox<ToNodeCore>,
-        cores: Vec<Outlet<ToNodeCore>>,
-        mut listener: Option<Listener>,
-        gauges: Arc<CoreGauges>,
-    ) -> io::Result<Self> {
+    pub fn new(setup: CoreSetup) -> io::Result<Self> {
+        let CoreSetup { poll, node, inbox, cores, mut listener, gauges } = setup;
         if let Some(listener) = &mut listener {
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
         }
@@ -376,17 +382,21 @@ impl Core {
             }
         }
         self.tell_if_full(now.mono_us);
-        let stats = self.node.stats();
-        self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
-        self.gauges.room_bytes.store(self.node.chunk_room_bytes(), Ordering::Relaxed);
-        self.gauges.without_pages.store(self.node.is_short_of_pages().into(), Ordering::Relaxed);
-        self.gauges.chunks_open.store(stats.chunks.saturating_sub(stats.sealed_chunks), Ordering::Relaxed);
-        self.gauges.chunks_sealed.store(stats.sealed_chunks, Ordering::Relaxed);
-        self.gauges.chunks_damaged.store(stats.damaged_chunks, Ordering::Relaxed);
-        self.gauges.scrubbed_bytes.store(stats.scrubbed_bytes, Ordering::Relaxed);
-        self.gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
-        self.gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
-        self.gauges.messages_damaged.store(stats.messages_damaged, Ordering::Relaxed);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let (gauges, stats) = (&self.gauges, self.node.stats());
+        gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
+        gauges.room_bytes.store(self.node.chunk_room_bytes(), Ordering::Relaxed);
+        gauges.without_pages.store(self.node.is_short_of_pages().into(), Ordering::Relaxed);
+        gauges.chunks_open.store(stats.chunks.saturating_sub(stats.sealed_chunks), Ordering::Relaxed);
+        gauges.chunks_sealed.store(stats.sealed_chunks, Ordering::Relaxed);
+        gauges.chunks_damaged.store(stats.damaged_chunks, Ordering::Relaxed);
+        gauges.scrubbed_bytes.store(stats.scrubbed_bytes, Ordering::Relaxed);
+        gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
+        gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
+        gauges.messages_damaged.store(stats.messages_damaged, Ordering::Relaxed);
     }
 }
 
@@ -439,7 +449,8 @@ mod tests {
         };
         let node = Node::new(config).expect("memory");
         let gauges = Arc::new(CoreGauges::default());
-        let mut core = Core::new(poll, node, inbox, vec![outlet], Some(listener), gauges).expect("a core");
+        let setup = CoreSetup { poll, node, inbox, cores: vec![outlet], listener: Some(listener), gauges };
+        let mut core = Core::new(setup).expect("a core");
         let mut silent = Stream::connect(&address).expect("connects");
         core.accept();
         let (_, since_us) = core.greeting.values().next().expect("it is there");
