@@ -78,7 +78,7 @@ const HURRIED: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub struct CoreGauges {
     pub published: Mutex<CoreReport>,
-    pub is_serving: AtomicUsize,
+    pub is_serving: AtomicBool,
     pub views: Views,
 }
 
@@ -439,7 +439,7 @@ impl Cores {
 impl Published {
     /// A core that has not read what it was told to begin serves all that it has: nothing.
     fn does_each_serve(&self) -> bool {
-        self.gauges.iter().all(|gauges| gauges.is_serving.load(Ordering::Acquire) != 0)
+        self.gauges.iter().all(|gauges| gauges.is_serving.load(Ordering::Acquire))
     }
 
     fn status(&self) -> GatewayStatus {

@@ -66,7 +66,7 @@ fn a_tenure_is_not_served_while_a_core_has_not_read_the_terms_of_it() {
 fn a_gateway_does_not_serve_while_a_core_has_not_begun_its_share() {
     let idle = Idle::new(1);
     // It serves all that it has: nothing.
-    idle.cores.published.gauges[0].is_serving.store(1, std::sync::atomic::Ordering::Release);
+    idle.cores.published.gauges[0].is_serving.store(true, std::sync::atomic::Ordering::Release);
     let (_, terms) = crate::control::single_tenure(Epoch(7), 2);
     idle.cores.tell_terms(&Arc::from([terms]));
     assert!(!idle.cores.is_serving());

@@ -84,7 +84,7 @@ impl Core {
         }
         let shares = self.exchange.tenures.shares(self.now);
         let serves = self.exchange.table.is_complete() && self.exchange.tenures.do_all_serve(self.now);
-        self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
+        self.gauges.is_serving.store(serves, Ordering::Release);
         let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
         *published = CoreReport { stats, nodes, shares, at_us: self.now.mono_us };
     }
