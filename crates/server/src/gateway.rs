@@ -17,6 +17,7 @@ mod guests;
 mod input_room;
 mod limits;
 mod neighbours;
+mod peer_error;
 mod peers;
 mod places;
 mod policies;

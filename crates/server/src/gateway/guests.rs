@@ -28,6 +28,7 @@ use super::limits::{
     GUEST_TURN_BYTES_MAX, SOCKET_BYTES_MAX,
 };
 use super::neighbours::Identity;
+use super::peer_error::PeerError;
 use super::waiting::WAIT_US_MAX;
 use crate::net::{Link, ReadEnd};
 
@@ -125,8 +126,8 @@ impl Guest {
             if let Some(problem) = problem {
                 // A stranger comes again and again, and says itself why it is refused.
                 match problem {
-                    STRANGER => tracing::debug!(problem, "another gateway is refused"),
-                    _ => tracing::warn!(problem, "another gateway is not understood"),
+                    PeerError::Stranger => tracing::debug!(%problem, "another gateway is refused"),
+                    _ => tracing::warn!(%problem, "another gateway is not understood"),
                 }
             }
             if self.is_over {
@@ -241,24 +242,24 @@ impl Guest {
         input: &[u8],
         outbox: &mut Vec<u8>,
         mut sink: impl FnMut(u64, Ask),
-    ) -> Result<usize, &'static str> {
+    ) -> Result<usize, PeerError> {
         let mut taken = 0;
         // Who has not said who it is makes this gateway keep no more than a greeting.
-        if !*is_greeted && next_header(input).map_err(|_| "no frame")?.is_some_and(|(kind, _)| kind != Kind::Hello) {
-            return Err("a message before the greeting");
+        if !*is_greeted && next_header(input)?.is_some_and(|(kind, _)| kind != Kind::Hello) {
+            return Err(PeerError::BeforeGreeting);
         }
-        while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(|_| "no frame")? {
+        while let Some((frame, frame_bytes)) = next_frame(&input[taken..])? {
             taken += frame_bytes;
             match (frame.kind, *is_greeted) {
                 (Kind::Hello, false) => {
-                    let hello = Hello::parse(frame.body).map_err(|_| "a greeting that does not parse")?;
+                    let hello = Hello::parse(frame.body).map_err(|_| PeerError::Body("a greeting"))?;
                     greet(&hello, identity, outbox)?;
                     *is_greeted = true;
                 }
                 (Kind::Ask, true) => {
-                    sink(frame.tag, Ask::parse(frame.body).map_err(|_| "a request that does not parse")?);
+                    sink(frame.tag, Ask::parse(frame.body).map_err(|_| PeerError::Body("a request"))?);
                 }
-                _ => return Err("a message out of order"),
+                _ => return Err(PeerError::OutOfOrder),
             }
         }
         Ok(taken)
@@ -279,16 +280,13 @@ impl Guest {
     }
 }
 
-/// A gateway of another cluster or version.
-const STRANGER: &str = "a stranger";
-
-fn greet(hello: &Hello, identity: Identity, outbox: &mut Vec<u8>) -> Result<(), &'static str> {
+fn greet(hello: &Hello, identity: Identity, outbox: &mut Vec<u8>) -> Result<(), PeerError> {
     let ClusterId(cluster_id) = identity.cluster;
     match hello.check(cluster_id) {
         Ok(()) => put_frame(outbox, Kind::Welcome, 0, &Welcome { gateway: identity.gateway }),
         Err(refusal) => {
             put_frame(outbox, Kind::Refused, 0, &refusal);
-            return Err(STRANGER);
+            return Err(PeerError::Stranger);
         }
     }
     Ok(())
@@ -312,7 +310,7 @@ mod tests {
 
     const IDENTITY: Identity = Identity { cluster: ClusterId(7), gateway: 1 };
 
-    fn take(input: &[u8]) -> Result<usize, &'static str> {
+    fn take(input: &[u8]) -> Result<usize, PeerError> {
         Guest::take_frames(&mut false, IDENTITY, input, &mut Vec::new(), |_, _| panic!("nothing was asked"))
     }
 

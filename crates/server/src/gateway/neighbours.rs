@@ -30,6 +30,7 @@ use super::limits::{
     ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US, NEIGHBOUR_OUTBOX_BYTES_MAX, STUCK_US_MAX,
     UNCONFIRMED_MS_MAX,
 };
+use super::peer_error::PeerError;
 use super::peers::SESSION_TOKENS_END;
 use super::waiting::{Lane, WAIT_US_MAX, Waiter};
 use crate::config::Address;
@@ -110,12 +111,12 @@ const REFUSAL_TOLD_EVERY_US: u64 = 60_000_000;
 #[derive(PartialEq, Debug)]
 enum Problem {
     Refused(Refusal),
-    Foreign(&'static str),
+    Foreign(PeerError),
 }
 
-impl From<&'static str> for Problem {
-    fn from(problem: &'static str) -> Self {
-        Problem::Foreign(problem)
+impl From<PeerError> for Problem {
+    fn from(error: PeerError) -> Self {
+        Problem::Foreign(error)
     }
 }
 
@@ -229,7 +230,7 @@ impl Neighbours {
                     match problem {
                         Problem::Refused(refusal) => neighbour.tell_refusal(now_us, gateway, &refusal),
                         Problem::Foreign(problem) => {
-                            tracing::warn!(gateway, problem, "another gateway is not understood");
+                            tracing::warn!(gateway, %problem, "another gateway is not understood");
                         }
                     }
                     is_sane = false;
@@ -419,7 +420,7 @@ impl Neighbour {
     /// How many bytes were whole frames.
     fn take_frames(&mut self, now_us: u64, input: &[u8], outcomes: &mut Vec<Outcome>) -> Result<usize, Problem> {
         let mut taken = 0;
-        while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(|_| "no frame")? {
+        while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(PeerError::Frame)? {
             taken += frame_bytes;
             match frame.kind {
                 Kind::Welcome if !self.is_open => {
@@ -427,14 +428,14 @@ impl Neighbour {
                     (self.retry_us, self.wait_us) = (0, CONNECT_FIRST_US);
                 }
                 Kind::Refused => {
-                    let refusal = Refusal::from_body(frame.body).map_err(|_| "a refusal that does not parse")?;
+                    let refusal = Refusal::from_body(frame.body).map_err(|_| PeerError::Body("a refusal"))?;
                     return Err(Problem::Refused(refusal));
                 }
                 Kind::Answer => {
-                    let reply = parse_reply(frame.body).map_err(|_| "a reply that does not parse")?;
+                    let reply = parse_reply(frame.body).map_err(|_| PeerError::Body("a reply"))?;
                     let waiter = self.asked.get(&frame.tag).and_then(|asked| asked.waiter.as_ref());
                     if waiter.is_some_and(|waiter| !waiter.ask.is_answered_by(&reply)) {
-                        return Err(Problem::Foreign("a reply to something else"));
+                        return Err(PeerError::OtherReply.into());
                     }
                     let waiter = self.take_asked(now_us, frame.tag, true);
                     outcomes.extend(waiter.map(|waiter| Outcome::Answered(waiter, reply)));
@@ -443,7 +444,7 @@ impl Neighbour {
                     outcomes.extend(self.take_asked(now_us, frame.tag, false).map(Outcome::NotOwner));
                 }
                 Kind::Hello | Kind::Ask | Kind::Welcome => {
-                    return Err(Problem::Foreign("a message out of order"));
+                    return Err(PeerError::OutOfOrder.into());
                 }
             }
         }

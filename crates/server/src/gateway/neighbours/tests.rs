@@ -277,7 +277,7 @@ fn an_answer_to_something_else_ends_the_connection() {
         Reply::Keyspace(Ok(KeyspaceReply::RandomKey(None))),
     ];
     for reply in wrong {
-        assert_eq!(answered(reply), Err(Problem::Foreign("a reply to something else")));
+        assert_eq!(answered(reply), Err(Problem::Foreign(PeerError::OtherReply)));
     }
     assert_eq!(answered(Reply::Keyspace(Ok(KeyspaceReply::Count(3)))), Ok(1), "it was still asked");
     assert_eq!(answered(Reply::Group(Ok(true))), Ok(0), "nobody asked");
