@@ -16,16 +16,16 @@ use shorttail_units::Now;
 
 /// What a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ClientProtocol {
     Memcached,
     Redis,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ClientProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Memcached => "memcached",
-            Kind::Redis => "Redis",
+            ClientProtocol::Memcached => "memcached",
+            ClientProtocol::Redis => "Redis",
         })
     }
 }
@@ -46,13 +46,13 @@ pub struct Facts {
 pub struct Member {
     /// Never given to another one, and growing.
     pub id: u64,
-    pub kind: Kind,
+    pub protocol: ClientProtocol,
     /// Address of the client and of this end.
     pub peer: String,
     pub local: String,
     pub since_us: u64,
     last_us: AtomicU64,
-    /// What its kind calls its last command by; 0: there was none.
+    /// What its protocol calls its last command by; 0: there was none.
     command: AtomicUsize,
     facts: Mutex<Facts>,
 }
@@ -101,19 +101,19 @@ pub struct Roster {
 
 impl Roster {
     /// A connection begins. It is told of until its seat is dropped.
-    pub fn enter(self: &Arc<Self>, kind: Kind, peer: String, local: String, now: Now) -> Seat {
+    pub fn enter(self: &Arc<Self>, protocol: ClientProtocol, peer: String, local: String, now: Now) -> Seat {
         let id = 1 + self.last_id.fetch_add(1, Ordering::Relaxed);
         let (last_us, command) = (AtomicU64::new(now.mono_us), AtomicUsize::new(0));
         let since_us = now.mono_us;
-        let member = Member { id, kind, peer, local, since_us, last_us, command, facts: Mutex::default() };
+        let member = Member { id, protocol, peer, local, since_us, last_us, command, facts: Mutex::default() };
         let member = Arc::new(member);
         unpoisoned(&self.members).insert(id, Arc::clone(&member));
         Seat { roster: Arc::clone(self), member }
     }
 
-    /// Those of a kind, longest connected first.
-    pub fn of_kind(&self, kind: Kind) -> Vec<Arc<Member>> {
-        unpoisoned(&self.members).values().filter(|member| member.kind == kind).cloned().collect()
+    /// Those that speak it, longest connected first.
+    pub fn of_protocol(&self, protocol: ClientProtocol) -> Vec<Arc<Member>> {
+        unpoisoned(&self.members).values().filter(|member| member.protocol == protocol).cloned().collect()
     }
 
     pub fn get(&self, id: u64) -> Option<Arc<Member>> {
@@ -153,21 +153,21 @@ mod tests {
     #[test]
     fn who_is_connected_is_told_until_they_leave() {
         let roster = Arc::new(Roster::default());
-        let enter = |kind| roster.enter(kind, "peer".into(), "local".into(), at(3));
-        let (first, second, third) = (enter(Kind::Redis), enter(Kind::Memcached), enter(Kind::Redis));
-        let ids = |kind| roster.of_kind(kind).iter().map(|member| member.id).collect::<Vec<_>>();
-        assert_eq!((ids(Kind::Redis), ids(Kind::Memcached)), (vec![1, 3], vec![2]));
+        let enter = |protocol| roster.enter(protocol, "peer".into(), "local".into(), at(3));
+        let (first, second, third) = (enter(ClientProtocol::Redis), enter(ClientProtocol::Memcached), enter(ClientProtocol::Redis));
+        let ids = |protocol| roster.of_protocol(protocol).iter().map(|member| member.id).collect::<Vec<_>>();
+        assert_eq!((ids(ClientProtocol::Redis), ids(ClientProtocol::Memcached)), (vec![1, 3], vec![2]));
         drop(first);
-        assert_eq!((ids(Kind::Redis), roster.get(1).is_none(), roster.get(3).is_some()), (vec![3], true, true));
-        assert_eq!(enter(Kind::Redis).id, 4, "an id is given once");
+        assert_eq!((ids(ClientProtocol::Redis), roster.get(1).is_none(), roster.get(3).is_some()), (vec![3], true, true));
+        assert_eq!(enter(ClientProtocol::Redis).id, 4, "an id is given once");
         drop((second, third));
-        assert_eq!((ids(Kind::Redis), ids(Kind::Memcached)), (vec![], vec![]));
+        assert_eq!((ids(ClientProtocol::Redis), ids(ClientProtocol::Memcached)), (vec![], vec![]));
     }
 
     #[test]
     fn others_see_what_a_connection_does() {
         let roster = Arc::new(Roster::default());
-        let seat = roster.enter(Kind::Redis, String::new(), String::new(), at(3));
+        let seat = roster.enter(ClientProtocol::Redis, String::new(), String::new(), at(3));
         let seen = roster.get(seat.id).expect("it is connected");
         assert_eq!((seen.age_s(at(9)), seen.idle_s(at(9)), seen.command()), (6, 6, 0));
         seat.mark(at(8), 5);

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use shorttail_gateway::engine::{EngineConfig, LeaseConfig, WhenFull};
 use shorttail_gateway::request::StoreStats;
-use shorttail_gateway::roster::{Kind, Roster};
+use shorttail_gateway::roster::{ClientProtocol, Roster};
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
@@ -124,7 +124,7 @@ pub struct Totals {
 /// Listening sockets of a gateway.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    pub sockets: Vec<(Listener, Kind)>,
+    pub sockets: Vec<(Listener, ClientProtocol)>,
     /// For other gateways.
     pub forward: Option<Listener>,
 }
@@ -134,7 +134,7 @@ impl Listeners {
     /// Names the address that is not to be had.
     pub fn bind(config: &GatewayConfig) -> anyhow::Result<Self> {
         let mut listeners = Listeners::default();
-        let tcp = [(config.memcached, Kind::Memcached), (config.redis, Kind::Redis)];
+        let tcp = [(config.memcached, ClientProtocol::Memcached), (config.redis, ClientProtocol::Redis)];
         for (address, protocol) in tcp.into_iter().filter_map(|(address, protocol)| Some((address?, protocol))) {
             let listener = Listener::bind(&Address::Tcp(address))
                 .with_context(|| format!("cannot listen on {address} for {protocol} clients"))?;
@@ -144,7 +144,7 @@ impl Listeners {
             let listener = Listener::bind(&Address::Unix(unix.path.clone()))
                 .with_context(|| format!("cannot listen on {}", unix.path.display()))?;
             listener.set_mode(unix.mode)?;
-            listeners.sockets.push((listener, Kind::Memcached));
+            listeners.sockets.push((listener, ClientProtocol::Memcached));
         }
         if let Some(address) = &config.forward {
             let listener = Listener::bind(address)
@@ -154,7 +154,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    fn address_of(&self, wanted: Kind) -> Option<SocketAddr> {
+    fn address_of(&self, wanted: ClientProtocol) -> Option<SocketAddr> {
         let of_protocol = self.sockets.iter().filter(|(_, protocol)| *protocol == wanted);
         of_protocol.filter_map(|(listener, _)| listener.socket_address()).next()
     }
@@ -172,8 +172,8 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let admin = config.admin.map(admin::Bound::new).transpose()?;
     let addresses = GatewayAddresses {
         admin: admin.as_ref().map(|admin| admin.address.to_string()),
-        memcached: listeners.address_of(Kind::Memcached).map(|address| address.to_string()),
-        redis: listeners.address_of(Kind::Redis).map(|address| address.to_string()),
+        memcached: listeners.address_of(ClientProtocol::Memcached).map(|address| address.to_string()),
+        redis: listeners.address_of(ClientProtocol::Redis).map(|address| address.to_string()),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         forward: forward_address(&config, &listeners)?,
     };
@@ -318,8 +318,8 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         idle_timeout_s: config.idle_timeout_s,
         evict_when_full: config.when_full == WhenFull::Evict,
         process_id: std::process::id(),
-        memcached_port: port(Kind::Memcached),
-        redis_port: port(Kind::Redis),
+        memcached_port: port(ClientProtocol::Memcached),
+        redis_port: port(ClientProtocol::Redis),
         redis_advertise: config.redis_advertise,
         redis_cluster: config.redis_cluster,
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull};
-use shorttail_gateway::roster::Kind;
+use shorttail_gateway::roster::ClientProtocol;
 use shorttail_gateway::session::Settings;
 use shorttail_node::{NodeConfig, Pace};
 use shorttail_store::limits::MEMORY_BYTES_MAX;
@@ -76,14 +76,14 @@ fn listen(options: &LauncherOptions) -> anyhow::Result<Listeners> {
         let listener = Listener::bind(&Address::Tcp(*address))
             .with_context(|| format!("failed to listen on TCP port {address}"))?;
         set_backlog(&listener, options.backlog)?;
-        listeners.sockets.push((listener, Kind::Memcached));
+        listeners.sockets.push((listener, ClientProtocol::Memcached));
     }
     if let Some(unix) = &options.unix_socket {
         let listener = Listener::bind(&Address::Unix(unix.path.clone()))
             .with_context(|| format!("failed to listen on UNIX socket: {}", unix.path.display()))?;
         listener.set_mode(unix.mode)?;
         set_backlog(&listener, options.backlog)?;
-        listeners.sockets.push((listener, Kind::Memcached));
+        listeners.sockets.push((listener, ClientProtocol::Memcached));
     }
     Ok(listeners)
 }

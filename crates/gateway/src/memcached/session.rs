@@ -110,7 +110,7 @@ impl Default for MemcachedSession {
 impl MemcachedSession {
     /// Addresses have memcached's form (`tcp:127.0.0.1:4711`, `unix:/path`).
     pub fn new(peer: String, local: String, now: Now, shared: &Shared) -> Self {
-        Self::with(Some(shared.roster.enter(roster::Kind::Memcached, peer, local, now)))
+        Self::with(Some(shared.roster.enter(roster::ClientProtocol::Memcached, peer, local, now)))
     }
 
     fn with(seat: Option<Seat>) -> Self {

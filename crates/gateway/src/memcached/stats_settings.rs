@@ -4,7 +4,7 @@ use shorttail_units::Now;
 
 use super::limits::LINE_BYTES_MAX;
 use super::stats::StatLines;
-use crate::roster::Kind;
+use crate::roster::ClientProtocol;
 use crate::session::Shared;
 
 fn yes_no(value: bool) -> &'static str {
@@ -80,7 +80,7 @@ pub(super) fn connections(now: Now, shared: &Shared, asking: Option<u64>) -> Vec
     stats.add("0:addr", &listen);
     stats.add("0:state", "conn_listening");
     stats.add("0:secs_since_last_cmd", now.mono_us.saturating_sub(settings.started_us) / 1_000_000);
-    for member in shared.roster.of_kind(Kind::Memcached) {
+    for member in shared.roster.of_protocol(ClientProtocol::Memcached) {
         let mut add = |name: &str, value: &str| stats.add(format_args!("{}:{name}", member.id), value);
         add("addr", if member.peer.is_empty() { "unknown" } else { &member.peer });
         add("listen_addr", if member.local.is_empty() { &listen } else { &member.local });

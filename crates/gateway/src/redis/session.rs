@@ -79,7 +79,7 @@ struct Barrier {
 impl RedisSession {
     /// Addresses are `ip:port`, as CLIENT LIST shows them.
     pub fn new(peer: String, local: String, now: Now, shared: &Shared) -> Self {
-        let seat = shared.roster.enter(roster::Kind::Redis, peer, local, now);
+        let seat = shared.roster.enter(roster::ClientProtocol::Redis, peer, local, now);
         RedisSession {
             connection: Connection::new(seat, &shared.settings),
             parser: RequestParser::default(),

@@ -30,7 +30,7 @@ use hashbrown::HashMap;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token as MioToken};
 use shorttail_gateway::engine::{EngineConfig, Token, WhenFull};
-use shorttail_gateway::roster::{Kind, Roster};
+use shorttail_gateway::roster::{ClientProtocol, Roster};
 use shorttail_gateway::session::{Settings, Shared};
 use shorttail_units::Now;
 use shorttail_wire::control::{GatewayEntry, View};
@@ -96,7 +96,7 @@ pub struct Core {
     served: Arc<BTreeSet<u32>>,
     shared: Shared,
     teller: Teller,
-    listeners: Vec<(Accepting<Listener>, Kind)>,
+    listeners: Vec<(Accepting<Listener>, ClientProtocol)>,
     /// Where other gateways connect.
     forward: Option<Accepting<Listener>>,
     gauges: Arc<CoreGauges>,

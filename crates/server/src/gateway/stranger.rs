@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use shorttail_gateway::roster::Kind;
+use shorttail_gateway::roster::ClientProtocol;
 use shorttail_wire::control::GatewayWelcome;
 
 use super::client::let_go;
@@ -93,8 +93,8 @@ fn turn_away(listeners: &Listeners) {
                     // What it wants does not matter.
                     let _ = stream.read(&mut [0; READ_BYTES]);
                     let error = match protocol {
-                        Kind::Memcached => "SERVER_ERROR",
-                        Kind::Redis => "-LOADING",
+                        ClientProtocol::Memcached => "SERVER_ERROR",
+                        ClientProtocol::Redis => "-LOADING",
                     };
                     let_go(stream, &format!("{error} {NOT_LET_IN}"));
                 }
@@ -133,7 +133,7 @@ mod tests {
         let (control, _events) = gateway(&nowhere);
         let any = Address::Tcp(([127, 0, 0, 1], 0).into());
         let mut listeners = Listeners::default();
-        let addresses = [Kind::Redis, Kind::Memcached].map(|protocol| {
+        let addresses = [ClientProtocol::Redis, ClientProtocol::Memcached].map(|protocol| {
             let listener = Listener::bind(&any).expect("a free port");
             let address = listener.socket_address().expect("TCP");
             listeners.sockets.push((listener, protocol));
@@ -159,7 +159,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("here");
         let listener = Listener::bind(&Address::Unix(path.clone())).expect("a socket");
-        let listeners = Listeners { sockets: vec![(listener, Kind::Redis)], forward: None };
+        let listeners = Listeners { sockets: vec![(listener, ClientProtocol::Redis)], forward: None };
         let come: Vec<_> = (0..COME).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
         come.iter().for_each(|client| client.set_nonblocking(true).expect("a socket"));
         let turned_away = [(); 4].map(|()| {

@@ -11,7 +11,7 @@ use crate::redis::error::CommandError;
 use crate::redis::limits::NAME_BYTES_MAX;
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::redis::table;
-use crate::roster::{Kind, Member};
+use crate::roster::{ClientProtocol, Member};
 
 pub fn id(call: &mut Call<'_>) -> Handled {
     encode::count(call.out, call.connection.seat.id);
@@ -115,9 +115,9 @@ pub fn info(call: &mut Call<'_>) -> Handled {
 /// CLIENT LIST [TYPE type | ID id ...].
 pub fn list(call: &mut Call<'_>) -> Handled {
     let roster = &call.shared.roster;
-    let is_redis = |member: &Arc<Member>| member.kind == Kind::Redis;
+    let is_redis = |member: &Arc<Member>| member.protocol == ClientProtocol::Redis;
     let listed = if call.args.len() == 2 {
-        roster.of_kind(Kind::Redis)
+        roster.of_protocol(ClientProtocol::Redis)
     } else if call.args.len() == 4 && call.is(2, "TYPE") {
         let kind = &call.args[3];
         let known = ["normal", "replica", "slave", "pubsub", "master"];
@@ -125,7 +125,7 @@ pub fn list(call: &mut Call<'_>) -> Handled {
             let shown = super::echoed(kind, usize::MAX);
             return Err(CommandError::owned([b"ERR Unknown client type '", shown, b"'"].concat()));
         }
-        if kind.eq_ignore_ascii_case(b"normal") { roster.of_kind(Kind::Redis) } else { Vec::new() }
+        if kind.eq_ignore_ascii_case(b"normal") { roster.of_protocol(ClientProtocol::Redis) } else { Vec::new() }
     } else if call.args.len() > 3 && call.is(2, "ID") {
         super::bound_names(call.args.len())?;
         let id_of = |id| parse_i64(id).filter(|&id| id > 0).map(i64::unsigned_abs);

@@ -9,7 +9,7 @@ use super::*;
 use crate::command::{ApplyContext, Command, Effect, StoreError};
 use crate::limits::GROUP_BYTES_MAX;
 use crate::request::Reply;
-use crate::roster::Kind;
+use crate::roster::ClientProtocol;
 
 #[test]
 fn strings_are_stored_and_read() {
@@ -353,7 +353,7 @@ fn values_and_keys_beyond_the_limits_are_refused_and_the_connection_lives_on() {
 }
 
 fn connection_of(client: &Client) -> Connection {
-    let seat = client.shared.roster.enter(Kind::Redis, String::new(), String::new(), client.now);
+    let seat = client.shared.roster.enter(ClientProtocol::Redis, String::new(), String::new(), client.now);
     Connection::new(seat, &client.shared.settings)
 }
 

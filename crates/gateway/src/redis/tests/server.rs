@@ -4,7 +4,7 @@ use super::*;
 use crate::command::StoreError;
 use crate::redis::limits;
 use crate::request::Reply;
-use crate::roster::Kind;
+use crate::roster::ClientProtocol;
 use crate::session::Credential;
 
 #[test]
@@ -282,7 +282,7 @@ fn connections_see_each_other() {
     let mut other = Client::new();
     other.shared = client.shared.clone();
     other.session = RedisSession::new("10.0.0.9:1".into(), "10.0.0.2:6379".into(), other.now, &other.shared);
-    let memcached = client.shared.roster.enter(Kind::Memcached, String::new(), String::new(), client.now);
+    let memcached = client.shared.roster.enter(ClientProtocol::Memcached, String::new(), String::new(), client.now);
     other.script(&[
         ("CLIENT SETNAME other", "+OK"),
         ("HELLO 4", "-NOPROTO unsupported protocol version"),

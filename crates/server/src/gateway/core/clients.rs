@@ -25,7 +25,7 @@ use shorttail_gateway::engine::Token;
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::Reply;
-use shorttail_gateway::roster::Kind;
+use shorttail_gateway::roster::ClientProtocol;
 use shorttail_units::Now;
 
 use super::reading::ReadQueue;
@@ -49,8 +49,8 @@ impl Core {
             if self.totals.connections.load(Ordering::Relaxed) >= self.shared.settings.connection_count_max {
                 self.totals.connections_rejected.fetch_add(1, Ordering::Relaxed);
                 let why = match protocol {
-                    Kind::Memcached => "ERROR Too many open connections",
-                    Kind::Redis => "-ERR max number of clients reached",
+                    ClientProtocol::Memcached => "ERROR Too many open connections",
+                    ClientProtocol::Redis => "-ERR max number of clients reached",
                 };
                 let_go(stream, why);
                 continue;
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    pub(super) fn serve(&mut self, stream: Stream, protocol: Kind) {
+    pub(super) fn serve(&mut self, stream: Stream, protocol: ClientProtocol) {
         let number = self.next_client;
         self.next_client += 1;
         let (peer, local) = (stream.peer(), stream.local());
@@ -88,12 +88,12 @@ impl Core {
             return;
         };
         let session = match protocol {
-            Kind::Memcached => {
+            ClientProtocol::Memcached => {
                 let family = if peer.starts_with("unix:") { "unix" } else { "tcp" };
                 let local = format!("{family}:{local}");
                 ClientSession::Memcached(Box::new(MemcachedSession::new(peer, local, self.now, &self.shared)))
             }
-            Kind::Redis => {
+            ClientProtocol::Redis => {
                 let peer = peer.trim_start_matches("tcp:").to_owned();
                 ClientSession::Redis(Box::new(RedisSession::new(peer, local, self.now, &self.shared)))
             }

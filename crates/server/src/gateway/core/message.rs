@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shorttail_gateway::engine::{Token, WhenFull};
-use shorttail_gateway::roster::Kind;
+use shorttail_gateway::roster::ClientProtocol;
 use shorttail_wire::control::{Terms, View};
 
 use crate::config::SidestepConfig;
@@ -19,7 +19,7 @@ use crate::net::Stream;
 pub enum ToCore {
     Client {
         stream: Stream,
-        protocol: Kind,
+        protocol: ClientProtocol,
     },
     /// Another gateway connected.
     Guest {

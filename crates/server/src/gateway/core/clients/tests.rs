@@ -69,7 +69,7 @@ impl World {
         World { core, far: Vec::new() }
     }
 
-    fn connect(&mut self, protocol: Kind) -> usize {
+    fn connect(&mut self, protocol: ClientProtocol) -> usize {
         let (near, stream) = UnixStream::pair().expect("a pair of sockets");
         for end in [&near, &stream] {
             end.set_nonblocking(true).expect("a socket");
@@ -153,7 +153,7 @@ fn many_that_send_a_part_hold_so_much_and_all_are_answered_in_the_end() {
     let mut world = World::new(ROOM_BYTES);
     let whole = echo();
     let (end, beginning) = (&whole[whole.len() - 1..], &whole[..whole.len() - 1]);
-    let clients: Vec<_> = (0..8).map(|_| world.connect(Kind::Redis)).collect();
+    let clients: Vec<_> = (0..8).map(|_| world.connect(ClientProtocol::Redis)).collect();
     clients.iter().for_each(|&far| world.send(far, beginning));
     world.settle();
     let held: Vec<_> = clients.iter().map(|&far| world.held_bytes(far)).collect();
@@ -161,7 +161,7 @@ fn many_that_send_a_part_hold_so_much_and_all_are_answered_in_the_end() {
     assert_eq!(world.core.input_room.bytes(), beyond, "{held:?}");
     assert!(beyond <= ROOM_BYTES + READ_BYTES + VALUE_BYTES, "{held:?}");
     assert_eq!(held.iter().filter(|&&bytes| bytes >= beginning.len()).count(), 1, "one goes on: {held:?}");
-    let short = world.connect(Kind::Redis);
+    let short = world.connect(ClientProtocol::Redis);
     world.send(short, b"PING\r\n");
     world.settle();
     assert_eq!(world.far[short].heard, b"+PONG\r\n", "what is short is not held up");
@@ -185,8 +185,8 @@ fn many_that_send_a_part_hold_so_much_and_all_are_answered_in_the_end() {
 #[test]
 fn who_stops_in_a_request_is_let_go_while_others_wait() {
     let mut world = World::new(ROOM_BYTES);
-    let (memcached, redis, other) = (Kind::Memcached, Kind::Redis, Kind::Redis);
-    let [stopped, busy, waiting] = [memcached, redis, other].map(|kind| world.connect(kind));
+    let (memcached, redis, other) = (ClientProtocol::Memcached, ClientProtocol::Redis, ClientProtocol::Redis);
+    let [stopped, busy, waiting] = [memcached, redis, other].map(|protocol| world.connect(protocol));
     // What the session has of a value counts as what is left of the input.
     let mut store = format!("set key 0 0 {}\r\n", VALUE_BYTES * 9 / 10).into_bytes();
     store.resize(VALUE_BYTES * 8 / 10, b'x');
@@ -213,7 +213,7 @@ fn who_stops_in_a_request_is_let_go_while_others_wait() {
 #[test]
 fn who_waits_for_replies_or_takes_some_is_not_let_go() {
     let mut world = World::new(2 * LITTLE_BYTES);
-    let [parts, taking] = [Kind::Redis, Kind::Memcached].map(|kind| world.connect(kind));
+    let [parts, taking] = [ClientProtocol::Redis, ClientProtocol::Memcached].map(|protocol| world.connect(protocol));
     world.far[taking].reads_left = 0;
     world.send(taking, &b"mn\r\n".repeat(1 << 20));
     world.settle();
@@ -223,7 +223,7 @@ fn who_waits_for_replies_or_takes_some_is_not_let_go() {
     assert!(held > 700_000 && !world.core.clients[&world.far[parts].number].session.wants_input());
     assert!(world.held_bytes(taking) > LITTLE_BYTES);
 
-    let [sending, waiting] = [(); 2].map(|()| world.connect(Kind::Redis));
+    let [sending, waiting] = [(); 2].map(|()| world.connect(ClientProtocol::Redis));
     let whole = echo();
     world.send(sending, &whole[..whole.len() / 2]);
     world.settle();
@@ -244,7 +244,7 @@ fn who_waits_for_replies_or_takes_some_is_not_let_go() {
 #[test]
 fn what_was_asked_part_by_part_leaves_its_room() {
     let mut world = World::new(4 * ROOM_BYTES);
-    let far = world.connect(Kind::Redis);
+    let far = world.connect(ClientProtocol::Redis);
     world.send(far, &delete_many());
     world.settle();
     assert!(world.core.input_room.bytes() > ROOM_BYTES);
@@ -256,7 +256,7 @@ fn what_was_asked_part_by_part_leaves_its_room() {
 #[test]
 fn who_waited_for_a_reply_waits_for_room_then() {
     let mut world = World::new(LITTLE_BYTES);
-    let [asking, sending] = [(); 2].map(|()| world.connect(Kind::Redis));
+    let [asking, sending] = [(); 2].map(|()| world.connect(ClientProtocol::Redis));
     let whole = echo();
     let (beginning, rest) = whole.split_at(LITTLE_BYTES * 3 / 2);
     world.send(sending, beginning);
@@ -287,7 +287,7 @@ fn many_that_come_at_once_are_taken_some_in_a_turn() {
             (Listeners::default(), Settings { connection_count_max, ..Settings::default() });
         match is_forward {
             true => listeners.forward = Some(listener),
-            false => listeners.sockets.push((listener, Kind::Redis)),
+            false => listeners.sockets.push((listener, ClientProtocol::Redis)),
         }
         let mut core = World::with(ROOM_BYTES, settings, listeners).core;
         let come: Vec<_> = (0..COME).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
@@ -311,7 +311,7 @@ fn who_asks_how_many_are_connected_is_one_of_them() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("here");
     let listener = Listener::bind(&Address::Unix(path.clone())).expect("a socket");
-    let listeners = Listeners { sockets: vec![(listener, Kind::Redis)], forward: None };
+    let listeners = Listeners { sockets: vec![(listener, ClientProtocol::Redis)], forward: None };
     let mut core = World::with(ROOM_BYTES, Settings::default(), listeners).core;
     let mut come = Vec::new();
     for count in 1..=2 {
