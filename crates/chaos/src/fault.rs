@@ -9,14 +9,14 @@ use crate::limits::{BANDWIDTH_MAX, DELAY_US_MAX, DURATION_US_MAX, SHARE_PPM_MAX}
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// Microseconds until it ends by itself; none: it does not.
     pub for_us: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FaultKind {
     Slow(Slow),
     Stall(Stall),
     Drop(Loss),
@@ -112,17 +112,17 @@ impl Fault {
             within("the duration in microseconds", for_us, 1, DURATION_US_MAX)?;
         }
         match &self.kind {
-            Kind::Slow(slow) => slow.check(),
-            Kind::Stall(stall) => stall.cycle.as_ref().map_or(Ok(()), check_cycle),
-            Kind::Drop(loss) => check_share(loss.share_ppm),
-            Kind::Corrupt(corrupt) => check_share(corrupt.share_ppm),
+            FaultKind::Slow(slow) => slow.check(),
+            FaultKind::Stall(stall) => stall.cycle.as_ref().map_or(Ok(()), check_cycle),
+            FaultKind::Drop(loss) => check_share(loss.share_ppm),
+            FaultKind::Corrupt(corrupt) => check_share(corrupt.share_ppm),
         }
     }
 
     /// The same for each of `count` parts of a node that work side by side.
     #[must_use]
     pub fn for_each_of(mut self, count: u64) -> Self {
-        if let Kind::Slow(slow) = &mut self.kind
+        if let FaultKind::Slow(slow) = &mut self.kind
             && slow.bandwidth > 0
         {
             slow.bandwidth = (slow.bandwidth / count.max(1)).max(1);
@@ -175,14 +175,14 @@ mod tests {
     use super::*;
 
     fn slow(slow: Slow) -> Result<(), FaultError> {
-        Fault { kind: Kind::Slow(slow), for_us: None }.check()
+        Fault { kind: FaultKind::Slow(slow), for_us: None }.check()
     }
 
     #[test]
     fn the_limits_themselves_are_taken() {
         assert_eq!(slow(Slow { delay_us: DELAY_US_MAX, jitter_ppm: SHARE_PPM_MAX, ..Slow::default() }), Ok(()));
         assert_eq!(slow(Slow { bandwidth: BANDWIDTH_MAX, ..Slow::default() }), Ok(()));
-        let all = Kind::Drop(Loss { share_ppm: SHARE_PPM_MAX, reset: false });
+        let all = FaultKind::Drop(Loss { share_ppm: SHARE_PPM_MAX, reset: false });
         assert_eq!(Fault { kind: all, for_us: Some(DURATION_US_MAX) }.check(), Ok(()));
     }
 
@@ -192,16 +192,16 @@ mod tests {
         let ramp = Ramp { from_us: 0, to_us: 1, over_us: 0 };
         let cycle = Cycle { bad_us: 1, good_us: 0 };
         for (case, fault) in [
-            ("delay", Kind::Slow(Slow { delay_us: DELAY_US_MAX + 1, ..Slow::default() })),
-            ("jitter", Kind::Slow(Slow { delay_us: 1, jitter_ppm: SHARE_PPM_MAX + 1, ..Slow::default() })),
-            ("ramp", Kind::Slow(Slow { ramp: Some(ramp), ..Slow::default() })),
-            ("square", Kind::Slow(Slow { delay_us: 1, square: Some(cycle), ..Slow::default() })),
-            ("cycle", Kind::Stall(Stall { cycle: Some(cycle) })),
-            ("no share", Kind::Drop(Loss { share_ppm: 0, reset: true })),
-            ("more than all", Kind::Corrupt(Corrupt { share_ppm: SHARE_PPM_MAX + 1 })),
+            ("delay", FaultKind::Slow(Slow { delay_us: DELAY_US_MAX + 1, ..Slow::default() })),
+            ("jitter", FaultKind::Slow(Slow { delay_us: 1, jitter_ppm: SHARE_PPM_MAX + 1, ..Slow::default() })),
+            ("ramp", FaultKind::Slow(Slow { ramp: Some(ramp), ..Slow::default() })),
+            ("square", FaultKind::Slow(Slow { delay_us: 1, square: Some(cycle), ..Slow::default() })),
+            ("cycle", FaultKind::Stall(Stall { cycle: Some(cycle) })),
+            ("no share", FaultKind::Drop(Loss { share_ppm: 0, reset: true })),
+            ("more than all", FaultKind::Corrupt(Corrupt { share_ppm: SHARE_PPM_MAX + 1 })),
         ] {
             assert!(Fault { kind: fault, for_us: None }.check().is_err(), "{case}");
         }
-        assert!(Fault { kind: Kind::Stall(Stall::default()), for_us: Some(0) }.check().is_err());
+        assert!(Fault { kind: FaultKind::Stall(Stall::default()), for_us: Some(0) }.check().is_err());
     }
 }

@@ -18,7 +18,7 @@ mod rng;
 mod text;
 
 pub use cycle::Cycle;
-pub use fault::{Class, Corrupt, Fault, FaultError, Kind, Loss, Ramp, Slow, Stall, Tail};
+pub use fault::{Class, Corrupt, Fault, FaultError, FaultKind, Loss, Ramp, Slow, Stall, Tail};
 pub use model::{Fate, FaultModel, Traffic};
 pub use order::{FlipBits, Order};
 pub use rng::Rng;

@@ -3,7 +3,7 @@
 //! Replies are judged one by one and may overtake each other: delaying one delays no other, but for the bandwidth of a
 //! link, which they share, and a stall, which holds all.
 
-use crate::fault::{Class, Fault, Kind, Slow};
+use crate::fault::{Class, Fault, FaultKind, Slow};
 use crate::rng::Rng;
 
 /// A reply and the request it answers.
@@ -54,7 +54,7 @@ impl FaultModel {
     pub fn apply(&mut self, now_us: u64, fault: Fault) {
         let kind = std::mem::discriminant(&fault.kind);
         self.running.retain(|running| std::mem::discriminant(&running.fault.kind) != kind);
-        if matches!(fault.kind, Kind::Slow(_)) {
+        if matches!(fault.kind, FaultKind::Slow(_)) {
             self.link_free_us = now_us;
         }
         self.running.push(Running { fault, since_us: now_us });
@@ -85,15 +85,15 @@ impl FaultModel {
                 continue;
             }
             match running.fault.kind {
-                Kind::Drop(loss) if self.rng.chance_ppm(loss.share_ppm) => {
+                FaultKind::Drop(loss) if self.rng.chance_ppm(loss.share_ppm) => {
                     return if loss.reset { Fate::Reset } else { Fate::Vanish };
                 }
-                Kind::Slow(slow) => delay_us = self.delay_us(now_us, running.since_us, &slow, traffic),
-                Kind::Corrupt(corrupt) if traffic.class == Class::Read && self.rng.chance_ppm(corrupt.share_ppm) => {
+                FaultKind::Slow(slow) => delay_us = self.delay_us(now_us, running.since_us, &slow, traffic),
+                FaultKind::Corrupt(corrupt) if traffic.class == Class::Read && self.rng.chance_ppm(corrupt.share_ppm) => {
                     flip = Some(self.rng.draw());
                 }
-                Kind::Stall(_) => stall = Some(running),
-                Kind::Drop(_) | Kind::Corrupt(_) => {}
+                FaultKind::Stall(_) => stall = Some(running),
+                FaultKind::Drop(_) | FaultKind::Corrupt(_) => {}
             }
         }
         let at_us = now_us.saturating_add(delay_us);
@@ -143,7 +143,7 @@ impl Running {
 
     /// When a stall lets a reply go that is due at `due_us`.
     fn released_us(&self, due_us: u64) -> u64 {
-        let Kind::Stall(stall) = self.fault.kind else { return due_us };
+        let FaultKind::Stall(stall) = self.fault.kind else { return due_us };
         let good_from_us = match stall.cycle {
             Some(cycle) => self.since_us.saturating_add(cycle.good_from(due_us.saturating_sub(self.since_us))),
             None => FaultModel::NEVER,

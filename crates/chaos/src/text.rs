@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::cycle::Cycle;
-use crate::fault::{Class, Fault, Kind, Slow};
+use crate::fault::{Class, Fault, FaultKind, Slow};
 
 /// Microseconds in the largest unit that leaves no fraction.
 struct Duration(u64);
@@ -50,15 +50,15 @@ impl fmt::Display for Cycle {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Slow(slow) => slow.fmt(f)?,
-            Kind::Stall(stall) => match stall.cycle {
+            FaultKind::Slow(slow) => slow.fmt(f)?,
+            FaultKind::Stall(stall) => match stall.cycle {
                 None => write!(f, "stall")?,
                 Some(cycle) => write!(f, "stall {cycle}")?,
             },
-            Kind::Drop(loss) => {
+            FaultKind::Drop(loss) => {
                 write!(f, "drop {}{}", Share(loss.share_ppm), if loss.reset { " with the connection" } else { "" })?;
             }
-            Kind::Corrupt(corrupt) => write!(f, "corrupt {} of what is read", Share(corrupt.share_ppm))?,
+            FaultKind::Corrupt(corrupt) => write!(f, "corrupt {} of what is read", Share(corrupt.share_ppm))?,
         }
         self.for_us.map_or(Ok(()), |for_us| write!(f, ", for {}", Duration(for_us)))
     }
@@ -117,16 +117,16 @@ mod tests {
         };
         for (kind, for_us, text) in [
             (
-                Kind::Slow(slow),
+                FaultKind::Slow(slow),
                 None,
                 "slow 50ms 0s..50ms in 10s 1% +200ms 1MiB/s +-50%, 10s/1500us slow/quick, reads only, above 16KiB",
             ),
-            (Kind::Slow(Slow { bandwidth: 1500, ..Slow::default() }), None, "slow 1500 bytes/s"),
-            (Kind::Slow(Slow { delay_us: 1, ..Slow::default() }), Some(2_000_000), "slow 1us, for 2s"),
-            (Kind::Stall(Stall { cycle: None }), Some(1_000_000), "stall, for 1s"),
-            (Kind::Stall(Stall { cycle: Some(Cycle { bad_us: 50_000, good_us: 2_000 }) }), None, "stall 50ms/2ms"),
-            (Kind::Drop(Loss { share_ppm: 1_000, reset: true }), None, "drop 0.1% with the connection"),
-            (Kind::Corrupt(Corrupt { share_ppm: 1_000_000 }), None, "corrupt 100% of what is read"),
+            (FaultKind::Slow(Slow { bandwidth: 1500, ..Slow::default() }), None, "slow 1500 bytes/s"),
+            (FaultKind::Slow(Slow { delay_us: 1, ..Slow::default() }), Some(2_000_000), "slow 1us, for 2s"),
+            (FaultKind::Stall(Stall { cycle: None }), Some(1_000_000), "stall, for 1s"),
+            (FaultKind::Stall(Stall { cycle: Some(Cycle { bad_us: 50_000, good_us: 2_000 }) }), None, "stall 50ms/2ms"),
+            (FaultKind::Drop(Loss { share_ppm: 1_000, reset: true }), None, "drop 0.1% with the connection"),
+            (FaultKind::Corrupt(Corrupt { share_ppm: 1_000_000 }), None, "corrupt 100% of what is read"),
         ] {
             assert_eq!(Fault { kind, for_us }.to_string(), text);
         }

@@ -7,7 +7,7 @@
 //!
 //! Must not know: how slowness is found out or sidestepped.
 
-use shorttail_chaos::{Class, Cycle, Fault, Kind, Ramp, Slow, Stall, Tail};
+use shorttail_chaos::{Class, Cycle, Fault, FaultKind, Ramp, Slow, Stall, Tail};
 use shorttail_gateway::request::StoreStats;
 use shorttail_policy::Policy;
 
@@ -188,7 +188,7 @@ fn p99_us(world: &World, from_us: u64, to_us: u64, counts: impl Fn(&Sample) -> b
 }
 
 fn slow(slow: Slow) -> Fault {
-    Fault { kind: Kind::Slow(slow), for_us: None }
+    Fault { kind: FaultKind::Slow(slow), for_us: None }
 }
 
 fn delay(delay_us: u64) -> Fault {
@@ -196,7 +196,7 @@ fn delay(delay_us: u64) -> Fault {
 }
 
 fn stopped_for(for_us: u64) -> Fault {
-    Fault { kind: Kind::Stall(Stall { cycle: None }), for_us: Some(for_us) }
+    Fault { kind: FaultKind::Stall(Stall { cycle: None }), for_us: Some(for_us) }
 }
 
 /// The usual bounds of a median run: within twice in the second in which it happens, a fifth more afterwards, and a
@@ -268,7 +268,7 @@ pub const CATALOGUE: &[Scenario] = &[
     entry("stopped for 30 s", |world, node| world.apply_fault(node, stopped_for(30 * SECOND_US))),
     entry("stopped 50 ms, running 2 ms", |world, node| {
         let cycle = Some(Cycle { bad_us: 50_000, good_us: 2_000 });
-        world.apply_fault(node, Fault { kind: Kind::Stall(Stall { cycle }), for_us: None });
+        world.apply_fault(node, Fault { kind: FaultKind::Stall(Stall { cycle }), for_us: None });
     }),
     entry("not heard for 1 s", |world, node| world.cut_replies_of(node, SECOND_US)),
     entry("hears nothing for 1 s", |world, node| world.cut_requests_to(node, SECOND_US)),
@@ -280,7 +280,7 @@ pub const CATALOGUE: &[Scenario] = &[
         is_found: None,
         ..entry("pauses of 40 ms every second", |world, node| {
             let cycle = Some(Cycle { bad_us: 40_000, good_us: 960_000 });
-            world.apply_fault(node, Fault { kind: Kind::Stall(Stall { cycle }), for_us: None });
+            world.apply_fault(node, Fault { kind: FaultKind::Stall(Stall { cycle }), for_us: None });
         })
     },
 ];

@@ -1,7 +1,7 @@
 //! Keys of one slot and one tag: the index does not tell them apart, their records do. A read looks at one after the
 //! other, and what it is to look at next may be gone by then.
 
-use shorttail_chaos::{Class, Fault, Kind, Slow};
+use shorttail_chaos::{Class, Fault, FaultKind, Slow};
 use shorttail_policy::{Hedge, Policy};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
@@ -35,7 +35,7 @@ fn store_at_once(world: &mut World, names: std::ops::Range<u64>) -> Vec<Op> {
 
 fn slow_reads(world: &mut World, node: usize) {
     let slow = Slow { delay_us: SLOW_US, only: Some(Class::Read), ..Slow::default() };
-    world.apply_fault(node, Fault { kind: Kind::Slow(slow), for_us: None });
+    world.apply_fault(node, Fault { kind: FaultKind::Slow(slow), for_us: None });
 }
 
 #[test]

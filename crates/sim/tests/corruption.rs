@@ -3,7 +3,7 @@
 //!
 //! RS(4,2).
 
-use shorttail_chaos::{Corrupt, Fault, Kind};
+use shorttail_chaos::{Corrupt, Fault, FaultKind};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
@@ -237,7 +237,7 @@ fn what_moves_from_a_node_that_reads_its_memory_wrong_is_what_it_was() {
     for seed in 0..4 {
         let mut world = cluster_of(scrubbing(), seed);
         fill(&mut world, 0..KEYS);
-        let half = Kind::Corrupt(Corrupt { share_ppm: 500_000 });
+        let half = FaultKind::Corrupt(Corrupt { share_ppm: 500_000 });
         world.apply_fault(3, Fault { kind: half, for_us: None });
         world.drain_node(3, true);
         await_within(&mut world, MENDED_US, "emptied", |world| world.is_drained(3));

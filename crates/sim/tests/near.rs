@@ -3,7 +3,7 @@
 //!
 //! RS(4,2) on eight nodes.
 
-use shorttail_chaos::{Class, Fault, Kind, Slow};
+use shorttail_chaos::{Class, Fault, FaultKind, Slow};
 use shorttail_monitor::{Class as Watched, Verdict};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
@@ -180,7 +180,7 @@ fn a_node_that_was_slow_in_reading_is_used_again() {
         fill(&mut world, 0..300);
         (0..3).for_each(|_| holds(&mut world, small(0..300)));
         let slow = Slow { delay_us: 50_000, only: Some(Class::Read), ..Slow::default() };
-        world.apply_fault(3, Fault { kind: Kind::Slow(slow), for_us: None });
+        world.apply_fault(3, Fault { kind: FaultKind::Slow(slow), for_us: None });
         let large: Vec<u64> = (0..300).filter(|name| name % 5 == 0).collect();
         read_until(&mut world, &large, |world| read_verdict(world) == Some(true));
         world.clear_fault(3);

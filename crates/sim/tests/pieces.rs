@@ -1,6 +1,6 @@
 //! The pieces of a stripe are read together: how many requests that takes, and what is read when something is wrong.
 
-use shorttail_chaos::{Corrupt, Fault, Kind};
+use shorttail_chaos::{Corrupt, Fault, FaultKind};
 use shorttail_policy::{Hedge, Policy, SmallWrite};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer, Value};
@@ -165,7 +165,7 @@ fn the_parities_that_are_right_are_found() {
     for wrong in 4..7 {
         let mut scene = Scene::new("rs:4+3", Hedge::Off, SmallWrite::Packed, STRIPED);
         let node = usize::from(scene.stripe.members[wrong].0);
-        scene.world.apply_fault(node, Fault { kind: Kind::Corrupt(Corrupt { share_ppm: 1_000_000 }), for_us: None });
+        scene.world.apply_fault(node, Fault { kind: FaultKind::Corrupt(Corrupt { share_ppm: 1_000_000 }), for_us: None });
         scene.kill(0);
         scene.kill(2);
         let requests = scene.read();
@@ -178,7 +178,7 @@ fn the_parities_that_are_right_are_found() {
 /// else is there.
 #[test]
 fn what_is_damaged_on_its_way_is_asked_for_again_where_nothing_else_helps() {
-    let hurt = Fault { kind: Kind::Corrupt(Corrupt { share_ppm: 150_000 }), for_us: None };
+    let hurt = Fault { kind: FaultKind::Corrupt(Corrupt { share_ppm: 150_000 }), for_us: None };
     for member in [1, 3, 4, 5] {
         let mut scene = Scene::new("rs:4+2", Hedge::Off, SmallWrite::Packed, STRIPED);
         scene.world.apply_fault(usize::from(scene.stripe.members[member].0), hurt);

@@ -2,7 +2,7 @@
 //!
 //! RS(4,2): two chunks may be lost.
 
-use shorttail_chaos::{Fault, Kind, Slow};
+use shorttail_chaos::{Fault, FaultKind, Slow};
 use shorttail_placement::Placement;
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::Action;
@@ -99,7 +99,7 @@ fn a_slow_node_holds_up_no_move_and_repair_for_some_seconds() {
     let mut world = cluster(Placement::LeastLoaded, 9, 3, 1);
     fill(&mut world, striped(0..40));
     read_until(&mut world, 2_000_000, "warm", |world| world.now_us() > 1_000_000);
-    let kind = Kind::Slow(Slow { delay_us: 50_000, ..Slow::default() });
+    let kind = FaultKind::Slow(Slow { delay_us: 50_000, ..Slow::default() });
     world.apply_fault(SLOW, Fault { kind, for_us: None });
     let is_found = |world: &World| world.verdicts().iter().any(|(_, verdict)| usize::from(verdict.node.0) == SLOW);
     read_until(&mut world, 5_000_000, "found", is_found);

@@ -1,6 +1,6 @@
 //! Lost chunks are rebuilt by nodes: deaths may follow each other as long as repair is done in between.
 
-use shorttail_chaos::{Fault, Kind, Slow};
+use shorttail_chaos::{Fault, FaultKind, Slow};
 use shorttail_sim::cli::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::Action;
@@ -243,7 +243,7 @@ fn a_value_that_is_touched_all_the_time_is_repaired_and_moved() {
         pass(&mut world, 20_000);
         let members = world.striped_seen().pop_first().expect("its pieces").1.members;
         // A key's history has room for some thousand writes.
-        let kind = Kind::Slow(Slow { delay_us: 20_000, ..Slow::default() });
+        let kind = FaultKind::Slow(Slow { delay_us: 20_000, ..Slow::default() });
         (0..8).for_each(|node| world.apply_fault(node, Fault { kind, for_us: None }));
         world.crash_node(usize::from(members[0].0), FOR_GOOD_US);
         let noticed_us = world.now_us() + NOTICED_US;

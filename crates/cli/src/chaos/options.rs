@@ -1,7 +1,7 @@
 //! The flags of `shorttail chaos`.
 
 use clap::{ArgGroup, Args, Subcommand};
-use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, Kind, Loss, Order, Slow, Stall};
+use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, FaultKind, Loss, Order, Slow, Stall};
 use shorttail_server::config::Size;
 
 use super::values::{CycleValue, Duration, Nodes, RampValue, Share, TailValue};
@@ -186,17 +186,17 @@ impl ChaosVerb {
         Some(match self {
             ChaosVerb::Slow(options) => options.order(),
             ChaosVerb::Stall(StallOptions { nodes, duty, until }) => {
-                (nodes, until.apply(Kind::Stall(Stall { cycle: duty.map(|duty| duty.0) })))
+                (nodes, until.apply(FaultKind::Stall(Stall { cycle: duty.map(|duty| duty.0) })))
             }
             ChaosVerb::Drop(DropOptions { nodes, share, reset, until }) => {
-                (nodes, until.apply(Kind::Drop(Loss { share_ppm: share.ppm, reset })))
+                (nodes, until.apply(FaultKind::Drop(Loss { share_ppm: share.ppm, reset })))
             }
             ChaosVerb::Corrupt(CorruptOptions { nodes, bits: Some(count), .. }) => {
                 (nodes, Order::FlipBits(FlipBits { count }))
             }
             ChaosVerb::Corrupt(CorruptOptions { nodes, share, until, .. }) => {
                 let share_ppm = share.map_or(1_000_000, |share| share.ppm);
-                (nodes, until.apply(Kind::Corrupt(Corrupt { share_ppm })))
+                (nodes, until.apply(FaultKind::Corrupt(Corrupt { share_ppm })))
             }
             ChaosVerb::Kill { nodes } => (nodes, Order::Kill),
             ChaosVerb::Clear { nodes } => (nodes, Order::Clear),
@@ -222,12 +222,12 @@ impl SlowOptions {
             above_bytes: self.values_above.map_or(0, |size| size.0),
             bandwidth: self.bandwidth.map_or(0, |size| size.0),
         };
-        (self.nodes, self.until.apply(Kind::Slow(slow)))
+        (self.nodes, self.until.apply(FaultKind::Slow(slow)))
     }
 }
 
 impl Until {
-    fn apply(self, kind: Kind) -> Order {
+    fn apply(self, kind: FaultKind) -> Order {
         Order::Apply(Fault { kind, for_us: self.duration.map(|duration| duration.us) })
     }
 }

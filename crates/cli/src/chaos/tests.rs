@@ -1,7 +1,7 @@
 //! What is typed is what is ordered.
 
 use clap::Parser;
-use shorttail_chaos::{Class, Corrupt, Cycle, Fault, FlipBits, Kind, Loss, Order, Ramp, Slow, Stall, Tail};
+use shorttail_chaos::{Class, Corrupt, Cycle, Fault, FlipBits, FaultKind, Loss, Order, Ramp, Slow, Stall, Tail};
 use shorttail_wire::control::{ChaosStatus, NodeStatusEntry};
 
 use super::*;
@@ -18,13 +18,13 @@ fn ordered(line: &str) -> Order {
     typed(line).unwrap_or_else(|problem| panic!("{line}: {problem}")).1
 }
 
-fn fault(kind: Kind) -> Order {
+fn fault(kind: FaultKind) -> Order {
     Order::Apply(Fault { kind, for_us: None })
 }
 
 #[test]
 fn every_way_of_being_slow_can_be_typed() {
-    let slow = |slow: Slow| fault(Kind::Slow(slow));
+    let slow = |slow: Slow| fault(FaultKind::Slow(slow));
     let by = |delay_us| Slow { delay_us, ..Slow::default() };
     for (line, order) in [
         ("slow 3 --delay 50ms", slow(by(50_000))),
@@ -56,18 +56,18 @@ fn every_way_of_being_slow_can_be_typed() {
 fn every_other_fault_can_be_typed() {
     let cycle = Cycle { bad_us: 50_000, good_us: 2_000 };
     for (line, order) in [
-        ("stall 3", fault(Kind::Stall(Stall { cycle: None }))),
-        ("stall 3 --duty 50ms/2ms", fault(Kind::Stall(Stall { cycle: Some(cycle) }))),
-        ("drop 3", fault(Kind::Drop(Loss { share_ppm: 1_000_000, reset: false }))),
-        ("drop 3 --share 1% --reset", fault(Kind::Drop(Loss { share_ppm: 10_000, reset: true }))),
-        ("corrupt 3 --share 1%", fault(Kind::Corrupt(Corrupt { share_ppm: 10_000 }))),
+        ("stall 3", fault(FaultKind::Stall(Stall { cycle: None }))),
+        ("stall 3 --duty 50ms/2ms", fault(FaultKind::Stall(Stall { cycle: Some(cycle) }))),
+        ("drop 3", fault(FaultKind::Drop(Loss { share_ppm: 1_000_000, reset: false }))),
+        ("drop 3 --share 1% --reset", fault(FaultKind::Drop(Loss { share_ppm: 10_000, reset: true }))),
+        ("corrupt 3 --share 1%", fault(FaultKind::Corrupt(Corrupt { share_ppm: 10_000 }))),
         ("corrupt 3 --bits 7", Order::FlipBits(FlipBits { count: 7 })),
         ("kill 3", Order::Kill),
         ("clear 3", Order::Clear),
     ] {
         assert_eq!(typed(line), Ok((Nodes::Some(vec![3]), order)), "{line}");
     }
-    let stall = Fault { kind: Kind::Stall(Stall { cycle: None }), for_us: Some(1_000_000) };
+    let stall = Fault { kind: FaultKind::Stall(Stall { cycle: None }), for_us: Some(1_000_000) };
     assert_eq!(ordered("stall 3 --for 1s"), Order::Apply(stall));
     assert_eq!(typed("clear"), Ok((Nodes::All, Order::Clear)));
     assert_eq!(typed("kill 1,2").map(|typed| typed.0), Ok(Nodes::Some(vec![1, 2])));

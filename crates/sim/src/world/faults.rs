@@ -1,6 +1,6 @@
 //! Faults: which, when, and how they end.
 
-use shorttail_chaos::{self as chaos, Corrupt, Kind, Loss};
+use shorttail_chaos::{self as chaos, Corrupt, FaultKind, Loss};
 use shorttail_gateway::engine::{Engine, Standing};
 
 use super::{Event, World, endpoint_of, endpoint_of_gateway};
@@ -386,7 +386,7 @@ impl World {
         self.counts.misreads += 1;
         let share_ppm = *self.rng.choose(&[20_000, 200_000, 500_000]).expect("shares");
         let misread_us = self.draw_length(MISREAD_US);
-        self.apply_fault(node, chaos::Fault { kind: Kind::Corrupt(Corrupt { share_ppm }), for_us: Some(misread_us) });
+        self.apply_fault(node, chaos::Fault { kind: FaultKind::Corrupt(Corrupt { share_ppm }), for_us: Some(misread_us) });
     }
 
     /// Of the node's answers a share does not leave, and nothing tells that they were there.
@@ -394,7 +394,7 @@ impl World {
         self.counts.losses += 1;
         let share_ppm = *self.rng.choose(&[20_000, 200_000]).expect("shares");
         let lose_us = self.draw_length(LOSE_US);
-        let kind = Kind::Drop(Loss { share_ppm, reset: false });
+        let kind = FaultKind::Drop(Loss { share_ppm, reset: false });
         self.apply_fault(node, chaos::Fault { kind, for_us: Some(lose_us) });
     }
 

@@ -7,7 +7,7 @@
 //! where it was. Where a quarter more requests are no matter, it needs no delay after which something is late, and
 //! so is the faster one.
 
-use shorttail_chaos::{Fault, Kind, Slow, Tail};
+use shorttail_chaos::{Fault, FaultKind, Slow, Tail};
 use shorttail_policy::{Hedge, Policy};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer, Value};
@@ -46,7 +46,7 @@ fn seen(hedge: Hedge) -> Seen {
     }
     let tail = Some(Tail { share_ppm: 10_000, extra_us: LATE_US });
     for node in 0..usize::from(world.config().node_count) {
-        world.apply_fault(node, Fault { kind: Kind::Slow(Slow { tail, ..Slow::default() }), for_us: None });
+        world.apply_fault(node, Fault { kind: FaultKind::Slow(Slow { tail, ..Slow::default() }), for_us: None });
     }
     let read = |world: &mut World, round: u64| {
         let (key, from_us) = (round * 7 % KEYS, world.now_us());

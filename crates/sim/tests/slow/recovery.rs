@@ -1,7 +1,7 @@
 //! A node that was slow in writing only, and recovers: writes use it again soon, though no read ever goes there; and
 //! while it is slow, no client's write is spent on finding that out.
 
-use shorttail_chaos::{Class, Fault, Kind, Slow};
+use shorttail_chaos::{Class, Fault, FaultKind, Slow};
 use shorttail_monitor::Class as Watched;
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Value};
@@ -55,7 +55,7 @@ fn writes_use_a_recovered_node_again_soon() {
         let node = writes.world.holder_of_open(true).expect("a stripe is open");
         let slow = Slow { delay_us: 50_000, only: Some(Class::Write), ..Slow::default() };
         let slow_from_us = writes.world.now_us();
-        writes.world.apply_fault(node, Fault { kind: Kind::Slow(slow), for_us: None });
+        writes.world.apply_fault(node, Fault { kind: FaultKind::Slow(slow), for_us: None });
         writes.pass(SLOW_US);
         assert_eq!(writes.verdicts(node, slow_from_us), [true], "seed {seed}: found once, and never tried in vain");
         writes.world.clear_fault(node);

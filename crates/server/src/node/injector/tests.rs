@@ -1,6 +1,6 @@
 //! Replies of two sessions pass through an injector, by hand.
 
-use shorttail_chaos::{Corrupt, Kind, Loss, Slow, Stall};
+use shorttail_chaos::{Corrupt, FaultKind, Loss, Slow, Stall};
 use shorttail_units::{OpNumber, StripeId};
 
 use super::*;
@@ -14,13 +14,13 @@ struct Scene {
 }
 
 impl Scene {
-    fn with(kind: Kind) -> Self {
+    fn with(kind: FaultKind) -> Self {
         let mut scene = Scene { injector: Injector::new(3), now_us: 1_000 };
         scene.apply(kind);
         scene
     }
 
-    fn apply(&mut self, kind: Kind) {
+    fn apply(&mut self, kind: FaultKind) {
         let fault = Fault { kind, for_us: NEVER_FOR };
         fault.check().expect("it makes sense");
         self.injector.apply(self.now_us, fault);
@@ -71,7 +71,7 @@ const DONE: NodeReply<'static> = NodeReply::Done { used_bytes: 0, held_bytes: 0 
 
 #[test]
 fn only_what_is_meant_waits_and_nothing_else_waits_for_it() {
-    let mut scene = Scene::with(Kind::Slow(Slow { only: Some(Class::Read), ..slow(500) }));
+    let mut scene = Scene::with(FaultKind::Slow(Slow { only: Some(Class::Read), ..slow(500) }));
     scene.ask(1, 7, &read());
     scene.ask(1, 8, &NodeRequest::Ping);
     assert_eq!(scene.answer(1, 7, &NodeReply::Bytes(b"abc")), Ok(()));
@@ -86,7 +86,7 @@ fn only_what_is_meant_waits_and_nothing_else_waits_for_it() {
 #[test]
 fn acknowledgements_are_writes_with_the_bytes_of_their_appends() {
     let stripe = StripeId::from_raw(4);
-    let mut scene = Scene::with(Kind::Slow(Slow { only: Some(Class::Write), above_bytes: 150, ..slow(10) }));
+    let mut scene = Scene::with(FaultKind::Slow(Slow { only: Some(Class::Write), above_bytes: 150, ..slow(10) }));
     let append = |op| NodeRequest::Append {
         stripe,
         op: OpNumber(op),
@@ -107,7 +107,7 @@ fn acknowledgements_are_writes_with_the_bytes_of_their_appends() {
 
 #[test]
 fn a_stalled_node_answers_nothing_until_its_faults_are_cleared() {
-    let mut scene = Scene::with(Kind::Stall(Stall::default()));
+    let mut scene = Scene::with(FaultKind::Stall(Stall::default()));
     scene.answer(1, 1, &DONE).expect("goes on");
     scene.answer(2, 2, &DONE).expect("goes on");
     assert_eq!(scene.injector.due_us(), None);
@@ -120,7 +120,7 @@ fn a_stalled_node_answers_nothing_until_its_faults_are_cleared() {
 
 #[test]
 fn what_follows_the_last_held_reply_stays_behind_what_is_ready() {
-    let mut scene = Scene::with(Kind::Slow(slow(100)));
+    let mut scene = Scene::with(FaultKind::Slow(slow(100)));
     let mut cut = b"the end of a reply".to_vec();
     scene.injector.adopt(1, &mut cut);
     scene.injector.clear();
@@ -134,16 +134,16 @@ fn what_follows_the_last_held_reply_stays_behind_what_is_ready() {
 
 #[test]
 fn lost_replies_are_gone_and_a_broken_connection_says_so() {
-    let mut scene = Scene::with(Kind::Drop(Loss { share_ppm: 1_000_000, reset: false }));
+    let mut scene = Scene::with(FaultKind::Drop(Loss { share_ppm: 1_000_000, reset: false }));
     assert_eq!(scene.answer(1, 1, &DONE), Ok(()));
     assert_eq!((scene.pass(1_000_000), scene.injector.injected().dropped), (vec![], 1));
-    scene.apply(Kind::Drop(Loss { share_ppm: 1_000_000, reset: true }));
+    scene.apply(FaultKind::Drop(Loss { share_ppm: 1_000_000, reset: true }));
     assert_eq!(scene.answer(1, 1, &DONE), Err(Broken));
 }
 
 #[test]
 fn one_bit_of_what_is_read_flips_and_nothing_of_other_replies() {
-    let mut scene = Scene::with(Kind::Corrupt(Corrupt { share_ppm: 1_000_000 }));
+    let mut scene = Scene::with(FaultKind::Corrupt(Corrupt { share_ppm: 1_000_000 }));
     scene.ask(1, 7, &read());
     scene.answer(1, 7, &NodeReply::Bytes(&[0; 64])).expect("goes on");
     scene.answer(1, 8, &DONE).expect("goes on");
@@ -157,7 +157,7 @@ fn one_bit_of_what_is_read_flips_and_nothing_of_other_replies() {
 
 #[test]
 fn a_session_that_too_much_waits_for_ends() {
-    let mut scene = Scene::with(Kind::Stall(Stall::default()));
+    let mut scene = Scene::with(FaultKind::Stall(Stall::default()));
     let megabyte = vec![0; 1 << 20];
     let ended = (0..40).position(|tag| scene.answer(1, tag, &NodeReply::Bytes(&megabyte)).is_err());
     assert_eq!(ended, Some(31), "with their headers, 32 are more than 32 MiB");
