@@ -7,7 +7,7 @@ use crate::limits::FLIP_COUNT_MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ChaosOrder {
     /// Have this fault from now on, in place of another of its kind.
     Apply(Fault),
     /// Flip bits of sealed chunks, once.
@@ -24,17 +24,17 @@ pub struct FlipBits {
     pub count: u32,
 }
 
-impl Order {
+impl ChaosOrder {
     /// # Errors
     /// Names the number that is beyond its limits.
     pub fn check(&self) -> Result<(), FaultError> {
         match self {
-            Order::Apply(fault) => fault.check(),
-            Order::FlipBits(FlipBits { count }) if !(1..=FLIP_COUNT_MAX).contains(count) => {
+            ChaosOrder::Apply(fault) => fault.check(),
+            ChaosOrder::FlipBits(FlipBits { count }) if !(1..=FLIP_COUNT_MAX).contains(count) => {
                 let (min, max) = (1, u64::from(FLIP_COUNT_MAX));
                 Err(FaultError::OutOfRange { what: "the number of bits", value: u64::from(*count), min, max })
             }
-            Order::FlipBits(_) | Order::Clear | Order::Kill => Ok(()),
+            ChaosOrder::FlipBits(_) | ChaosOrder::Clear | ChaosOrder::Kill => Ok(()),
         }
     }
 }

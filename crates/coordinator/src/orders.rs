@@ -67,7 +67,7 @@ impl Coordinator {
         let number = self.order_number_next;
         self.order_number_next += 1;
         let deadline_us = now.mono_us.saturating_add(ORDER_WITHIN_MS * 1000);
-        let is_kill = order == Order::Chaos(shorttail_chaos::Order::Kill);
+        let is_kill = order == Order::Chaos(shorttail_chaos::ChaosOrder::Kill);
         self.orders.insert(number, Pending { ticket, connection, deadline_us, is_kill });
         self.send(connection, FromCoordinator::Order { number, order: Box::new(order) });
     }
@@ -84,7 +84,7 @@ impl Coordinator {
         Ok(connection)
     }
 
-    fn admit_chaos(&self, id: u16, order: &shorttail_chaos::Order) -> Result<ConnectionId, String> {
+    fn admit_chaos(&self, id: u16, order: &shorttail_chaos::ChaosOrder) -> Result<ConnectionId, String> {
         if !self.settings.allow_chaos {
             return Err("the cluster was not started with --allow-chaos".into());
         }

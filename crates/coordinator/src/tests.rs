@@ -1,9 +1,9 @@
 //! Scenarios: members register, fall silent, come back, and are given up.
 
-use shorttail_chaos::{FlipBits, Order};
+use shorttail_chaos::{FlipBits, ChaosOrder};
 use shorttail_policy::{Change, Policy, PolicyName};
 use shorttail_units::{ClusterId, CodeShape, Incarnation, NodeId, Now};
-use shorttail_wire::control::{self, *};
+use shorttail_wire::control::*;
 
 use crate::limits::*;
 use crate::*;
@@ -613,18 +613,18 @@ fn with_nodes() -> (Scene, ConnectionId, ConnectionId) {
 }
 
 impl Scene {
-    fn order_chaos(&mut self, ticket: u64, member: u16, order: Order) {
-        let wanted = Wanted::Member(control::Order::Chaos(order));
+    fn order_chaos(&mut self, ticket: u64, member: u16, order: ChaosOrder) {
+        let wanted = Wanted::Member(Order::Chaos(order));
         self.handle(Input::Order { ticket, member, wanted });
     }
 
     fn order_policy(&mut self, ticket: u64, member: u16, partition: Option<u16>, change: Change) {
-        let order = control::Order::Policy(PolicyOrder { partition, change });
+        let order = Order::Policy(PolicyOrder { partition, change });
         self.handle(Input::Order { ticket, member, wanted: Wanted::Member(order) });
     }
 
     /// The order that a member was sent last.
-    fn order_to(&self, to: ConnectionId) -> Option<(u64, control::Order)> {
+    fn order_to(&self, to: ConnectionId) -> Option<(u64, Order)> {
         self.sent_to(to).into_iter().rev().find_map(|message| match message {
             FromCoordinator::Order { number, order } => Some((number, *order)),
             _ => None,
@@ -632,9 +632,9 @@ impl Scene {
     }
 
     /// The order to be faulty that a node was sent last.
-    fn ordered(&self, to: ConnectionId) -> Option<(u64, Order)> {
+    fn ordered(&self, to: ConnectionId) -> Option<(u64, ChaosOrder)> {
         match self.order_to(to)? {
-            (number, control::Order::Chaos(order)) => Some((number, order)),
+            (number, Order::Chaos(order)) => Some((number, order)),
             other => panic!("{other:?} to a node"),
         }
     }
@@ -656,10 +656,10 @@ fn obeyed(number: u64, outcome: &Result<String, String>) -> ToCoordinator {
 #[test]
 fn an_order_goes_to_its_node_and_its_outcome_to_whoever_ordered() {
     let (mut scene, brave, meek) = with_nodes();
-    scene.order_chaos(7, 0, Order::Clear);
-    scene.order_chaos(8, 0, Order::Kill);
+    scene.order_chaos(7, 0, ChaosOrder::Clear);
+    scene.order_chaos(8, 0, ChaosOrder::Kill);
     let (number, order) = scene.ordered(brave).expect("sent");
-    assert_eq!((order, scene.ordered(meek), scene.answers()), (Order::Kill, None, vec![]));
+    assert_eq!((order, scene.ordered(meek), scene.answers()), (ChaosOrder::Kill, None, vec![]));
     let outcome = Ok("no fault".to_owned());
     scene.tell(meek, obeyed(number - 1, &outcome));
     assert_eq!(scene.answers(), [], "not its order");
@@ -675,7 +675,7 @@ fn an_order_goes_to_its_node_and_its_outcome_to_whoever_ordered() {
 #[test]
 fn who_does_not_answer_is_not_waited_for() {
     let (mut scene, brave, _) = with_nodes();
-    scene.order_chaos(1, 0, Order::Clear);
+    scene.order_chaos(1, 0, ChaosOrder::Clear);
     scene.pass_ms(ORDER_WITHIN_MS - 1, &[brave]);
     assert_eq!(scene.answers(), []);
     scene.pass_ms(1, &[brave]);
@@ -684,7 +684,7 @@ fn who_does_not_answer_is_not_waited_for() {
         "{:?}",
         scene.answers()
     );
-    scene.order_chaos(2, 0, Order::Clear);
+    scene.order_chaos(2, 0, ChaosOrder::Clear);
     scene.handle(Input::Closed { connection: brave });
     assert_eq!(scene.answers()[1..], [(2, Err("it went away".to_owned()))]);
 }
@@ -699,15 +699,15 @@ fn orders_that_nobody_may_obey_are_refused_and_not_sent() {
         let [(1, Err(why))] = &scene.answers()[..] else { panic!("{:?}", scene.outputs) };
         why.clone()
     };
-    assert_eq!(refused(1, Order::Clear), "node 1 was not started with --allow-chaos");
-    assert_eq!(refused(5, Order::Clear), "there is no node 5");
-    assert!(refused(0, Order::FlipBits(FlipBits { count: 0 })).contains("number of bits"));
+    assert_eq!(refused(1, ChaosOrder::Clear), "node 1 was not started with --allow-chaos");
+    assert_eq!(refused(5, ChaosOrder::Clear), "there is no node 5");
+    assert!(refused(0, ChaosOrder::FlipBits(FlipBits { count: 0 })).contains("number of bits"));
     scene.handle(Input::Closed { connection: brave });
-    scene.order_chaos(2, 0, Order::Kill);
+    scene.order_chaos(2, 0, ChaosOrder::Kill);
     assert_eq!(scene.answers()[1..], [(2, Err("node 0 is dead".to_owned()))]);
     let settings = Settings { allow_chaos: false, ..settings() };
     scene.coordinator = Coordinator::new(scene.now, settings, scene.persisted.clone());
-    scene.order_chaos(3, 0, Order::Kill);
+    scene.order_chaos(3, 0, ChaosOrder::Kill);
     assert_eq!(scene.answers()[2..], [(3, Err("the cluster was not started with --allow-chaos".to_owned()))]);
 }
 
@@ -720,7 +720,7 @@ fn a_change_of_policy_goes_to_its_gateway() {
     let change = Change { policy: Some(PolicyName::Llf), ..Change::default() };
     scene.order_policy(4, id, Some(count - 1), change);
     let (number, order) = scene.order_to(connection).expect("sent");
-    assert_eq!(order, control::Order::Policy(PolicyOrder { partition: Some(count - 1), change }));
+    assert_eq!(order, Order::Policy(PolicyOrder { partition: Some(count - 1), change }));
     let outcome = Ok("done".to_owned());
     scene.tell(connection, obeyed(number, &outcome));
     assert_eq!(scene.answers(), [(4, outcome)]);

@@ -172,7 +172,7 @@ fn metrics_answer(text: String) -> Response {
 pub struct ChaosRequest {
     /// Which; none: all that are alive.
     pub nodes: Option<Vec<u16>>,
-    pub order: shorttail_chaos::Order,
+    pub order: shorttail_chaos::ChaosOrder,
 }
 
 /// Changes policies, at all gateways.

@@ -1,7 +1,7 @@
 //! The flags of `shorttail chaos`.
 
 use clap::{ArgGroup, Args, Subcommand};
-use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, FaultKind, Loss, Order, Slow, Stall};
+use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, FaultKind, Loss, ChaosOrder, Slow, Stall};
 use shorttail_server::config::Size;
 
 use super::values::{CycleValue, Duration, Nodes, RampValue, Share, TailValue};
@@ -182,7 +182,7 @@ pub struct Until {
 
 impl ChaosVerb {
     /// Which nodes are to do what; `None` when there is nothing to order.
-    pub fn order(self) -> Option<(Nodes, Order)> {
+    pub fn order(self) -> Option<(Nodes, ChaosOrder)> {
         Some(match self {
             ChaosVerb::Slow(options) => options.order(),
             ChaosVerb::Stall(StallOptions { nodes, duty, until }) => {
@@ -192,21 +192,21 @@ impl ChaosVerb {
                 (nodes, until.apply(FaultKind::Drop(Loss { share_ppm: share.ppm, reset })))
             }
             ChaosVerb::Corrupt(CorruptOptions { nodes, bits: Some(count), .. }) => {
-                (nodes, Order::FlipBits(FlipBits { count }))
+                (nodes, ChaosOrder::FlipBits(FlipBits { count }))
             }
             ChaosVerb::Corrupt(CorruptOptions { nodes, share, until, .. }) => {
                 let share_ppm = share.map_or(1_000_000, |share| share.ppm);
                 (nodes, until.apply(FaultKind::Corrupt(Corrupt { share_ppm })))
             }
-            ChaosVerb::Kill { nodes } => (nodes, Order::Kill),
-            ChaosVerb::Clear { nodes } => (nodes, Order::Clear),
+            ChaosVerb::Kill { nodes } => (nodes, ChaosOrder::Kill),
+            ChaosVerb::Clear { nodes } => (nodes, ChaosOrder::Clear),
             ChaosVerb::Show => return None,
         })
     }
 }
 
 impl SlowOptions {
-    fn order(self) -> (Nodes, Order) {
+    fn order(self) -> (Nodes, ChaosOrder) {
         let only = match (self.reads_only, self.writes_only) {
             (true, _) => Some(Class::Read),
             (_, true) => Some(Class::Write),
@@ -227,8 +227,8 @@ impl SlowOptions {
 }
 
 impl Until {
-    fn apply(self, kind: FaultKind) -> Order {
-        Order::Apply(Fault { kind, for_us: self.duration.map(|duration| duration.us) })
+    fn apply(self, kind: FaultKind) -> ChaosOrder {
+        ChaosOrder::Apply(Fault { kind, for_us: self.duration.map(|duration| duration.us) })
     }
 }
 

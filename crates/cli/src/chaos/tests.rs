@@ -1,25 +1,25 @@
 //! What is typed is what is ordered.
 
 use clap::Parser;
-use shorttail_chaos::{Class, Corrupt, Cycle, Fault, FlipBits, FaultKind, Loss, Order, Ramp, Slow, Stall, Tail};
+use shorttail_chaos::{Class, Corrupt, Cycle, Fault, FlipBits, FaultKind, Loss, ChaosOrder, Ramp, Slow, Stall, Tail};
 use shorttail_wire::control::{ChaosStatus, NodeStatusEntry};
 
 use super::*;
 use crate::arguments::{Cli, Verb};
 
-fn typed(line: &str) -> Result<(Nodes, Order), String> {
+fn typed(line: &str) -> Result<(Nodes, ChaosOrder), String> {
     let words = format!("shorttail chaos {line}");
     let cli = Cli::try_parse_from(words.split_whitespace()).map_err(|error| error.to_string())?;
     let Verb::Chaos(command) = cli.verb else { panic!("another verb") };
     Ok(command.verb.order().expect("an order"))
 }
 
-fn ordered(line: &str) -> Order {
+fn ordered(line: &str) -> ChaosOrder {
     typed(line).unwrap_or_else(|problem| panic!("{line}: {problem}")).1
 }
 
-fn fault(kind: FaultKind) -> Order {
-    Order::Apply(Fault { kind, for_us: None })
+fn fault(kind: FaultKind) -> ChaosOrder {
+    ChaosOrder::Apply(Fault { kind, for_us: None })
 }
 
 #[test]
@@ -61,15 +61,15 @@ fn every_other_fault_can_be_typed() {
         ("drop 3", fault(FaultKind::Drop(Loss { share_ppm: 1_000_000, reset: false }))),
         ("drop 3 --share 1% --reset", fault(FaultKind::Drop(Loss { share_ppm: 10_000, reset: true }))),
         ("corrupt 3 --share 1%", fault(FaultKind::Corrupt(Corrupt { share_ppm: 10_000 }))),
-        ("corrupt 3 --bits 7", Order::FlipBits(FlipBits { count: 7 })),
-        ("kill 3", Order::Kill),
-        ("clear 3", Order::Clear),
+        ("corrupt 3 --bits 7", ChaosOrder::FlipBits(FlipBits { count: 7 })),
+        ("kill 3", ChaosOrder::Kill),
+        ("clear 3", ChaosOrder::Clear),
     ] {
         assert_eq!(typed(line), Ok((Nodes::Some(vec![3]), order)), "{line}");
     }
     let stall = Fault { kind: FaultKind::Stall(Stall { cycle: None }), for_us: Some(1_000_000) };
-    assert_eq!(ordered("stall 3 --for 1s"), Order::Apply(stall));
-    assert_eq!(typed("clear"), Ok((Nodes::All, Order::Clear)));
+    assert_eq!(ordered("stall 3 --for 1s"), ChaosOrder::Apply(stall));
+    assert_eq!(typed("clear"), Ok((Nodes::All, ChaosOrder::Clear)));
     assert_eq!(typed("kill 1,2").map(|typed| typed.0), Ok(Nodes::Some(vec![1, 2])));
 }
 
@@ -94,7 +94,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn the_table_shows_faults_and_what_they_did() {
-    let Order::Apply(fault) = ordered("slow 3 --delay 50ms") else { panic!("a fault") };
+    let ChaosOrder::Apply(fault) = ordered("slow 3 --delay 50ms") else { panic!("a fault") };
     let chaos = ChaosStatus { faults: vec![fault], delayed_total: 12, ..ChaosStatus::default() };
     let slow = NodeStatusEntry { id: 3, chaos_allowed: true, chaos, ..NodeStatusEntry::default() };
     let nodes = vec![slow, NodeStatusEntry { id: 4, ..NodeStatusEntry::default() }];

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mio::{Poll, Token};
-use shorttail_chaos::{Fault, FlipBits, Order};
+use shorttail_chaos::{Fault, FlipBits, ChaosOrder};
 use shorttail_node::Node;
 use shorttail_units::Now;
 use shorttail_wire::control::ChaosStatus;
@@ -33,7 +33,7 @@ const CORE_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// An order for one core. Of one that does not obey whoever waits is told by the end of the channel.
 #[derive(Debug)]
 pub struct CoreOrder {
-    order: Order,
+    order: ChaosOrder,
     done: Sender<CoreAnswer>,
 }
 
@@ -65,15 +65,15 @@ impl CoreChaos {
     pub fn obey(&mut self, now: Now, order: CoreOrder, node: &mut Node) {
         let mut flipped = 0;
         match order.order {
-            Order::Apply(fault) => self.injector.apply(now.mono_us, fault),
-            Order::Clear => self.injector.clear(),
-            Order::FlipBits(FlipBits { count }) => {
+            ChaosOrder::Apply(fault) => self.injector.apply(now.mono_us, fault),
+            ChaosOrder::Clear => self.injector.clear(),
+            ChaosOrder::FlipBits(FlipBits { count }) => {
                 self.seed = self.seed.wrapping_add(1);
                 flipped = node.flip_bits(count, self.seed);
                 self.flipped += u64::from(flipped);
             }
             // The process dies before its cores would be asked.
-            Order::Kill => {}
+            ChaosOrder::Kill => {}
         }
         self.publish(now);
         // Who ordered may have given up waiting.
@@ -175,14 +175,14 @@ impl OrderDesk {
     ///
     /// # Errors
     /// Why it was not done, or not by all.
-    pub fn obey(&self, order: Order) -> Result<String, String> {
+    pub fn obey(&self, order: ChaosOrder) -> Result<String, String> {
         if !self.is_allowed {
             return Err("the node was not started with --allow-chaos".into());
         }
         order.check().map_err(|error| error.to_string())?;
         let cores = self.cores.get().ok_or("the node does not serve yet")?;
         tracing::warn!(?order, "obeying an order to be faulty");
-        if order == Order::Kill {
+        if order == ChaosOrder::Kill {
             return Err(kill_this_process());
         }
         let (done, answers) = channel();
@@ -199,26 +199,26 @@ impl OrderDesk {
     }
 }
 
-fn what_was_done(order: Order, flipped: CoreAnswer) -> Result<String, String> {
+fn what_was_done(order: ChaosOrder, flipped: CoreAnswer) -> Result<String, String> {
     match order {
-        Order::Apply(fault) => Ok(fault.to_string()),
-        Order::FlipBits(_) if flipped == 0 => Err("it holds nothing to corrupt, so no bit was flipped".into()),
-        Order::FlipBits(_) => Ok(format!("{flipped} bits flipped")),
-        Order::Clear | Order::Kill => Ok("no fault".into()),
+        ChaosOrder::Apply(fault) => Ok(fault.to_string()),
+        ChaosOrder::FlipBits(_) if flipped == 0 => Err("it holds nothing to corrupt, so no bit was flipped".into()),
+        ChaosOrder::FlipBits(_) => Ok(format!("{flipped} bits flipped")),
+        ChaosOrder::Clear | ChaosOrder::Kill => Ok("no fault".into()),
     }
 }
 
 /// The part of an order that one of `count` cores has to do.
-fn share_of(order: Order, place: usize, count: usize) -> Order {
+fn share_of(order: ChaosOrder, place: usize, count: usize) -> ChaosOrder {
     let (place, count) = (place as u64, count as u64);
     match order {
-        Order::Apply(fault) => Order::Apply(Fault::for_each_of(fault, count)),
-        Order::FlipBits(FlipBits { count: bits }) => {
+        ChaosOrder::Apply(fault) => ChaosOrder::Apply(Fault::for_each_of(fault, count)),
+        ChaosOrder::FlipBits(FlipBits { count: bits }) => {
             let bits = u64::from(bits);
             let share = bits / count + u64::from(place < bits % count);
-            Order::FlipBits(FlipBits { count: u32::try_from(share).unwrap_or(u32::MAX) })
+            ChaosOrder::FlipBits(FlipBits { count: u32::try_from(share).unwrap_or(u32::MAX) })
         }
-        Order::Clear | Order::Kill => order,
+        ChaosOrder::Clear | ChaosOrder::Kill => order,
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_node_that_was_not_started_for_it_refuses_everything() {
         let desk = OrderDesk::new(false);
-        for order in [Order::Clear, Order::Kill, Order::FlipBits(FlipBits { count: 1 })] {
+        for order in [ChaosOrder::Clear, ChaosOrder::Kill, ChaosOrder::FlipBits(FlipBits { count: 1 })] {
             assert_eq!(desk.obey(order), Err("the node was not started with --allow-chaos".into()));
         }
     }
@@ -247,21 +247,21 @@ mod tests {
     #[test]
     fn senseless_orders_and_early_ones_are_refused() {
         let desk = OrderDesk::new(true);
-        assert!(desk.obey(Order::FlipBits(FlipBits { count: 0 })).is_err_and(|why| why.contains("number of bits")));
-        assert_eq!(desk.obey(Order::Clear), Err("the node does not serve yet".into()));
+        assert!(desk.obey(ChaosOrder::FlipBits(FlipBits { count: 0 })).is_err_and(|why| why.contains("number of bits")));
+        assert_eq!(desk.obey(ChaosOrder::Clear), Err("the node does not serve yet".into()));
     }
 
     #[test]
     fn an_order_without_an_effect_is_not_done() {
-        let order = Order::FlipBits(FlipBits { count: 8 });
+        let order = ChaosOrder::FlipBits(FlipBits { count: 8 });
         assert_eq!(what_was_done(order, 3), Ok("3 bits flipped".into()));
         assert!(what_was_done(order, 0).is_err_and(|why| why.contains("nothing to corrupt")));
     }
 
     #[test]
     fn cores_share_what_is_counted() {
-        let bits = |place| match share_of(Order::FlipBits(FlipBits { count: 8 }), place, 3) {
-            Order::FlipBits(FlipBits { count }) => count,
+        let bits = |place| match share_of(ChaosOrder::FlipBits(FlipBits { count: 8 }), place, 3) {
+            ChaosOrder::FlipBits(FlipBits { count }) => count,
             other => panic!("{other:?}"),
         };
         assert_eq!([0, 1, 2].map(bits), [3, 3, 2]);

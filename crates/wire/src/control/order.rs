@@ -7,7 +7,7 @@ use shorttail_policy::Change;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// A node is to be faulty on purpose.
-    Chaos(shorttail_chaos::Order),
+    Chaos(shorttail_chaos::ChaosOrder),
     /// A gateway is to treat slow nodes otherwise, or to store objects otherwise.
     Policy(PolicyOrder),
 }
