@@ -12,7 +12,7 @@ use crate::latency::CommandLatencies;
 use crate::redis::{ListRoom, RedisCluster};
 use crate::request::{Reply, Request, RequestId};
 use crate::roster::Roster;
-use crate::topology::{Place, Topology};
+use crate::topology::{ClientAddress, Topology};
 
 /// Takes what a session asks of the engine.
 pub trait RequestSink<C> {
@@ -49,7 +49,7 @@ pub struct Shared {
 impl Shared {
     pub fn new(settings: Settings) -> Self {
         // Until somebody knows better: one gateway that serves everything where it listens.
-        let redis = (settings.redis_port != 0).then(|| Place { host: String::new(), port: settings.redis_port });
+        let redis = (settings.redis_port != 0).then(|| ClientAddress { host: String::new(), port: settings.redis_port });
         let topology = Arc::new(Topology::single(ClusterId(0), 0, 0, redis));
         let mut counters = Counters::default();
         counters.prefixes.enabled = settings.counts_prefixes;

@@ -40,7 +40,7 @@ pub struct GatewayPlace {
     /// The highest epoch under which it owns something; 0: it owns nothing.
     pub epoch: u32,
     /// Where Redis clients connect; `None`: nowhere.
-    pub redis: Option<Place>,
+    pub redis: Option<ClientAddress>,
     pub is_alive: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Holding {
 
 /// An address for clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ClientAddress {
     /// Empty: on the machine of the gateway that tells, under the host by which the client reached that one.
     pub host: String,
     pub port: u16,
@@ -103,7 +103,7 @@ impl Topology {
     }
 
     /// One gateway that owns everything.
-    pub fn single(cluster: ClusterId, me: u16, epoch: u32, redis: Option<Place>) -> Self {
+    pub fn single(cluster: ClusterId, me: u16, epoch: u32, redis: Option<ClientAddress>) -> Self {
         let place = GatewayPlace { id: me, epoch, redis, is_alive: true };
         Topology::new(cluster, me, vec![place], &[Some(Holding { gateway: me, is_served: true })])
     }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     fn gateway(id: u16) -> GatewayPlace {
-        let redis = Some(Place { host: String::new(), port: 7000 + id });
+        let redis = Some(ClientAddress { host: String::new(), port: 7000 + id });
         GatewayPlace { id, epoch: u32::from(id) + 1, redis, is_alive: true }
     }
 

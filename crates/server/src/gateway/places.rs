@@ -14,7 +14,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use shorttail_gateway::topology::Place;
+use shorttail_gateway::topology::ClientAddress;
 use shorttail_wire::control::GatewayEntry;
 
 use crate::config::Address;
@@ -37,7 +37,7 @@ fn reach_of(gateway: &GatewayEntry) -> Option<Reach> {
 }
 
 /// Where clients of the gateway `here` find `gateway`; `None`: nowhere.
-pub fn place_of(here: &GatewayEntry, gateway: &GatewayEntry) -> Option<Place> {
+pub fn place_of(here: &GatewayEntry, gateway: &GatewayEntry) -> Option<ClientAddress> {
     let address: SocketAddr = gateway.redis.as_ref()?.parse().ok()?;
     let (ip, reach) = (address.ip(), reach_of(gateway));
     let is_here = gateway.id == here.id || reach.is_some() && reach == reach_of(here);
@@ -48,7 +48,7 @@ pub fn place_of(here: &GatewayEntry, gateway: &GatewayEntry) -> Option<Place> {
         _ if ip.is_unspecified() || ip.is_loopback() && !is_here => return None,
         _ => ip.to_string(),
     };
-    Some(Place { host, port: address.port() })
+    Some(ClientAddress { host, port: address.port() })
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
                 [("0.0.0.0:6379", ""), ("127.0.0.1:6379", "127.0.0.1"), ("192.0.2.1:6379", "192.0.2.1")]
             {
                 let me = gateway(1, forward, redis);
-                assert_eq!(place_of(&me, &me), Some(Place { host: host.into(), port: 6379 }), "{forward} {redis}");
+                assert_eq!(place_of(&me, &me), Some(ClientAddress { host: host.into(), port: 6379 }), "{forward} {redis}");
             }
         }
     }

@@ -15,7 +15,7 @@ use shorttail_gateway::command::Command;
 use shorttail_gateway::engine::cursor_slot;
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceRequest, Request};
-use shorttail_gateway::topology::{GatewayPlace, Holding, Place, Topology};
+use shorttail_gateway::topology::{GatewayPlace, Holding, ClientAddress, Topology};
 use shorttail_units::{ClusterId, Slot};
 use shorttail_wire::control::{GatewayEntry, View};
 
@@ -143,7 +143,7 @@ impl Table {
             .collect();
         // One that was started anew has another number until the earlier one is forgotten. Clients are to find one
         // there.
-        let taken: Vec<Place> =
+        let taken: Vec<ClientAddress> =
             places.iter().filter(|place| place.is_alive).filter_map(|it| it.redis.clone()).collect();
         for gone in places.iter_mut().filter(|place| !place.is_alive) {
             gone.redis = gone.redis.take().filter(|place| !taken.contains(place));

@@ -22,7 +22,7 @@ use crate::redis::keyspace::{Filter, Found, KeyspaceWork};
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::redis::table::{CommandSpec, KeyRange};
 use crate::session::Shared;
-use crate::topology::{GatewayPlace, Place, SlotRange, Topology};
+use crate::topology::{GatewayPlace, ClientAddress, SlotRange, Topology};
 
 const CROSS_SLOT: CommandError = CommandError::CROSS_SLOT;
 /// With `--redis-cluster none`, as by a Redis that is no part of a cluster.
@@ -45,7 +45,7 @@ fn holder(topology: &Topology, range: SlotRange) -> Option<&GatewayPlace> {
 }
 
 /// The host of a place: on this machine, where nobody said, the one under which this client reached us.
-fn host(place: &Place, connection: &Connection) -> String {
+fn host(place: &ClientAddress, connection: &Connection) -> String {
     let reached = connection.seat.local.parse::<SocketAddr>().ok();
     match reached.filter(|_| place.host.is_empty()) {
         // One that listens on [::] sees addresses of IPv4 in a form that clients without IPv6 do not take.

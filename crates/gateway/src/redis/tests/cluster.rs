@@ -9,14 +9,14 @@ use crate::command::{Command, StoreError};
 use crate::engine::cursor_of;
 use crate::redis::RedisCluster;
 use crate::request::{KeyspaceReply, KeyspaceRequest, Reply};
-use crate::topology::{GatewayPlace, Holding, Place, Topology};
+use crate::topology::{GatewayPlace, Holding, ClientAddress, Topology};
 
 const ME: &str = "00000000000000ab000000000000000000000001";
 const OTHER: &str = "00000000000000ab000000000000000000000002";
 const DEAD: &str = "00000000000000ab000000000000000000000003";
 
 fn gateway(id: u16, host: &str, is_alive: bool) -> GatewayPlace {
-    let redis = Some(Place { host: host.into(), port: 7000 + id });
+    let redis = Some(ClientAddress { host: host.into(), port: 7000 + id });
     GatewayPlace { id, epoch: u32::from(id) * 10, redis, is_alive }
 }
 
