@@ -37,7 +37,7 @@ use shorttail_wire::control::{GatewayEntry, View};
 
 use super::backlog::BacklogRoom;
 use super::client::Client;
-use super::exchange::{Answer, Exchange, Place, asks_stats, is_stats};
+use super::exchange::{Answer, Exchange, CoreIdentity, asks_stats, is_stats};
 use super::guests::Guest;
 use super::input_room::{InputRoom, READ_BYTES};
 use super::neighbours::{Identity, gateway_of};
@@ -134,9 +134,9 @@ impl Core {
         let mut settings = setup.settings;
         settings.started_us = now.mono_us;
         let reports_node_memory = settings.memory_limit_bytes == 0;
-        let place = Place { identity: setup.identity, core: setup.core };
+        let own = CoreIdentity { identity: setup.identity, core: setup.core };
         let core_count = setup.cores.len();
-        let mut exchange = Exchange::new(place, setup.cores, setup.engine, Arc::clone(&setup.totals.waiting));
+        let mut exchange = Exchange::new(own, setup.cores, setup.engine, Arc::clone(&setup.totals.waiting));
         exchange.sends_redis_clients = settings.redis_cluster.sends_clients();
         exchange.table.begin_alone(alone(&settings, setup.identity));
         let served = Arc::default();

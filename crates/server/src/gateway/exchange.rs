@@ -65,7 +65,7 @@ pub struct Passed {
 
 /// Who this core is.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct CoreIdentity {
     pub identity: Identity,
     pub core: usize,
 }
@@ -75,7 +75,7 @@ fn is_of_memcached(request: &Request<AnyCommand>) -> bool {
 }
 
 pub struct Exchange {
-    place: Place,
+    own: CoreIdentity,
     cores: Vec<Outlet<ToCore>>,
     pub table: Table,
     pub tenures: Tenures,
@@ -113,20 +113,20 @@ pub struct Exchange {
 
 impl Exchange {
     /// `waiting`: what waits in all cores of the gateway.
-    pub fn new(place: Place, cores: Vec<Outlet<ToCore>>, config: EngineConfig, waiting: Arc<WaitingTotal>) -> Self {
+    pub fn new(own: CoreIdentity, cores: Vec<Outlet<ToCore>>, config: EngineConfig, waiting: Arc<WaitingTotal>) -> Self {
         let table = Table::new(config.partition_count);
-        let told = table.topology(place.identity.cluster, place.identity.gateway, &BTreeSet::new());
+        let told = table.topology(own.identity.cluster, own.identity.gateway, &BTreeSet::new());
         Exchange {
             table,
             told: Arc::new(told),
             sends_redis_clients: false,
             over: Vec::new(),
-            neighbours: Neighbours::new(place.identity),
+            neighbours: Neighbours::new(own.identity),
             waiting: Waiting::new(waiting),
             behind: BTreeMap::new(),
             followers: Followers::default(),
             passed: vec![0; usize::from(config.partition_count)],
-            gather: Gather::new(GATHER_CONNECTIONS + place.core as u64),
+            gather: Gather::new(GATHER_CONNECTIONS + own.core as u64),
             foreign: HashMap::new(),
             to_wake: HashSet::new(),
             ready: VecDeque::new(),
@@ -137,8 +137,8 @@ impl Exchange {
             may_place: false,
             asks_on: false,
             loose: VecDeque::new(),
-            tenures: Tenures::new(config, place.core, cores.len()),
-            place,
+            tenures: Tenures::new(config, own.core, cores.len()),
+            own,
             cores,
         }
     }
@@ -189,7 +189,7 @@ impl Exchange {
             Ask { epoch, request: Request::Keyspace(request), .. } if epoch != 0 => {
                 let named = request.named().map(<[u16]>::to_vec);
                 let partitions = named.unwrap_or_else(|| self.table.partitions_of_epoch(epoch));
-                let me = self.place.identity.gateway;
+                let me = self.own.identity.gateway;
                 let is_asked = |owner: Owner| owner.epoch == epoch && owner.gateway == me;
                 let mut owners = partitions.iter().map(|&partition| self.table.owner(partition));
                 if partitions.is_empty() || !owners.all(|owner| owner.is_some_and(is_asked)) {
@@ -279,7 +279,7 @@ impl Exchange {
     fn place(&mut self, now: Now, waiter: Waiter) -> Option<Waiter> {
         let Some(owner) = self.table.owner(waiter.ask.partition) else { return Some(waiter) };
         let is_of_another_tenure = waiter.ask.epoch != 0 && waiter.ask.epoch != owner.epoch;
-        let is_elsewhere = owner.gateway != self.place.identity.gateway;
+        let is_elsewhere = owner.gateway != self.own.identity.gateway;
         if is_of_another_tenure || is_elsewhere && !waiter.may_travel {
             self.give_back(&waiter);
             return None;
@@ -307,11 +307,11 @@ impl Exchange {
             };
         }
         let core = usize::from(waiter.ask.partition) % self.cores.len();
-        if core != self.place.core {
+        if core != self.own.core {
             let Waiter { token, ask, deadline_us, may_travel, number, .. } = waiter;
             self.passed[usize::from(ask.partition)] += 1;
             self.leave(number);
-            self.cores[core].put(ToCore::Ask(Passed { from: self.place.core, token, ask, deadline_us, may_travel }));
+            self.cores[core].put(ToCore::Ask(Passed { from: self.own.core, token, ask, deadline_us, may_travel }));
             self.to_wake.insert(core);
             return None;
         }
@@ -363,7 +363,7 @@ impl Exchange {
     }
 
     fn is_own(&self, partition: u16) -> bool {
-        self.table.owner(partition).is_some_and(|owner| owner.gateway == self.place.identity.gateway)
+        self.table.owner(partition).is_some_and(|owner| owner.gateway == self.own.identity.gateway)
     }
 
     /// Asks the owners of partitions that requests about all keys still lack: of those requests that `choose` says.
@@ -372,7 +372,7 @@ impl Exchange {
         now: Now,
         choose: impl FnOnce(&mut Gather, &dyn Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)>,
     ) {
-        let (table, me, core_count) = (&self.table, self.place.identity.gateway, self.cores.len());
+        let (table, me, core_count) = (&self.table, self.own.identity.gateway, self.cores.len());
         let whom = |partition: u16| -> Option<Whom> {
             let owner = table.owner(partition)?;
             Some((owner.epoch, (owner.gateway == me).then_some(usize::from(partition) % core_count)))
@@ -475,7 +475,7 @@ impl Exchange {
     }
 
     pub fn take_view(&mut self, now: Now, view: &View, registry: &Registry) {
-        self.table.take(self.place.identity.gateway, view);
+        self.table.take(self.own.identity.gateway, view);
         self.tenures.take_view(view);
         let outcomes = self.neighbours.set_addresses(&self.table.addresses, registry);
         self.settle(now, outcomes);
@@ -486,7 +486,7 @@ impl Exchange {
 
     /// What clients are told from now on. `served`: epochs of tenures.
     pub fn tell(&mut self, served: &BTreeSet<u32>) -> Arc<Topology> {
-        let Identity { cluster, gateway } = self.place.identity;
+        let Identity { cluster, gateway } = self.own.identity;
         self.told = Arc::new(self.table.topology(cluster, gateway, served));
         Arc::clone(&self.told)
     }

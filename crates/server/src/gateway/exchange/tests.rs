@@ -57,8 +57,8 @@ impl World {
         let mut config = EngineConfig::new(shape, Epoch(0), CLUSTER, NODE_COUNT);
         config.partition_count = 1;
         config.lease = Some(LeaseConfig::USUAL);
-        let place = Place { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
-        let exchange = Exchange::new(place, vec![outlet], config, Arc::default());
+        let own = CoreIdentity { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
+        let exchange = Exchange::new(own, vec![outlet], config, Arc::default());
         let nodes = (0..NODE_COUNT).map(node).collect();
         let now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
         let mut world = World { poll, exchange, nodes, sessions: HashMap::new(), view: View::default(), now };

@@ -36,8 +36,8 @@ impl Asker {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut config = EngineConfig::new(shape, Epoch(0), CLUSTER, NODE_COUNT);
         config.partition_count = 1;
-        let place = Place { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
-        let exchange = Exchange::new(place, vec![outlet; CORE_COUNT], config, waiting);
+        let own = CoreIdentity { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
+        let exchange = Exchange::new(own, vec![outlet; CORE_COUNT], config, waiting);
         Asker { poll, exchange, now: Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) } }
     }
 
