@@ -144,7 +144,7 @@ by_text!(Address);
 /// Where somebody is reached who may move, or who is one of several: a name stays what was said, and its address is the
 /// one that was used last.
 #[derive(Clone, Eq, Debug)]
-pub struct Place {
+pub struct NamedAddress {
     /// The host's name and the port, if it was said so.
     name: Option<String>,
     pub address: Address,
@@ -152,7 +152,7 @@ pub struct Place {
     known: Vec<Address>,
 }
 
-impl Place {
+impl NamedAddress {
     /// The other addresses of the name, beginning after the one that was used last.
     pub fn others(&self) -> Vec<Address> {
         let begin = self.known.iter().position(|address| *address == self.address).map_or(0, |at| at + 1);
@@ -173,19 +173,19 @@ fn addresses_of(answers: Vec<SocketAddr>) -> Vec<Address> {
 }
 
 /// What was said is the same, wherever it is by now.
-impl PartialEq for Place {
+impl PartialEq for NamedAddress {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && (self.name.is_some() || self.address == other.address)
     }
 }
 
-impl From<Address> for Place {
+impl From<Address> for NamedAddress {
     fn from(address: Address) -> Self {
-        Place { name: None, address, known: Vec::new() }
+        NamedAddress { name: None, address, known: Vec::new() }
     }
 }
 
-impl FromStr for Place {
+impl FromStr for NamedAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
@@ -194,11 +194,11 @@ impl FromStr for Place {
             return Ok(text.parse::<Address>()?.into());
         }
         let known = addresses_of(resolve(text).map_err(of_any_kind)?);
-        Ok(Place { name: Some(text.to_owned()), address: known[0].clone(), known })
+        Ok(NamedAddress { name: Some(text.to_owned()), address: known[0].clone(), known })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for NamedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => write!(f, "{name} ({})", self.address),
@@ -209,7 +209,7 @@ impl fmt::Display for Place {
 
 /// Where one of several that do the same is reached: `ADDR,ADDR...`, at least one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Addresses(pub Vec<Place>);
+pub struct Addresses(pub Vec<NamedAddress>);
 
 impl Addresses {
     pub fn have_names(&self) -> bool {
@@ -218,7 +218,7 @@ impl Addresses {
 
     /// Looks all names up anew, however long that takes. One that nobody knows keeps the addresses that it had.
     pub fn look_up(&mut self) {
-        self.0.iter_mut().for_each(Place::look_up);
+        self.0.iter_mut().for_each(NamedAddress::look_up);
     }
 
     /// Takes over what somebody else found who looked up the same.
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn several_addresses_are_separated_by_commas() {
         let both: Addresses = "127.0.0.1:7000,unix:/run/c.sock".parse().expect("well-formed");
-        let texts: Vec<String> = both.0.iter().map(Place::to_string).collect();
+        let texts: Vec<String> = both.0.iter().map(NamedAddress::to_string).collect();
         assert_eq!(texts, ["127.0.0.1:7000", "unix:/run/c.sock"]);
         assert!("127.0.0.1:7000,".parse::<Addresses>().is_err());
         let many = vec!["/a"; COORDINATOR_COUNT_MAX + 1].join(",");
@@ -310,23 +310,23 @@ mod tests {
     #[test]
     fn a_name_is_looked_up_anew_and_keeps_its_address_while_nobody_knows_it() {
         let at = |text: &str| Address::Tcp(text.parse().expect("literal"));
-        let parse = || "coordinator:7000".parse::<Place>();
+        let parse = || "coordinator:7000".parse::<NamedAddress>();
         let place = with_resolver(|_| Ok(vec![([10, 0, 0, 1], 7000).into()]), parse).expect("it is known");
         assert_eq!(place.to_string(), "coordinator:7000 (10.0.0.1:7000)");
         let elsewhere = with_resolver(|_| Ok(vec![([10, 0, 0, 9], 7000).into()]), parse).expect("it is known");
         assert_eq!(place, elsewhere, "the same was said");
         let moved = |_: &str| Ok(vec![([0, 0, 0, 0, 0, 0, 0, 2], 7000).into(), ([10, 0, 0, 2], 7000).into()]);
-        let others = |resolver: Resolver, mut place: Place| {
+        let others = |resolver: Resolver, mut place: NamedAddress| {
             with_resolver(resolver, || place.look_up());
             place.others()
         };
         let moved_to = [at("10.0.0.2:7000"), at("[::2]:7000")];
         assert_eq!(others(moved, place.clone()), moved_to);
-        let at_second = Place { address: moved_to[0].clone(), ..place.clone() };
+        let at_second = NamedAddress { address: moved_to[0].clone(), ..place.clone() };
         assert_eq!(others(moved, at_second), moved_to[1..]);
         assert_eq!(others(|_| Ok(Vec::new()), place.clone()), []);
         assert_eq!(with_names_unknown(|| others(resolver(), place)), []);
-        let literal: Place = "127.0.0.1:7000".parse().expect("well-formed");
+        let literal: NamedAddress = "127.0.0.1:7000".parse().expect("well-formed");
         assert_eq!(others(moved, literal), [], "nothing to look up");
     }
 
@@ -334,7 +334,7 @@ mod tests {
     fn all_addresses_of_a_name_have_their_turn() {
         let at = |host: u8| Address::Tcp(([10, 0, 0, host], 7000).into());
         let answers = |_: &str| Ok((0..100).map(|host| ([10, 0, 0, host], 7000).into()).collect());
-        let mut place = with_resolver(answers, || "coordinator:7000".parse::<Place>()).expect("it is known");
+        let mut place = with_resolver(answers, || "coordinator:7000".parse::<NamedAddress>()).expect("it is known");
         assert_eq!((place.others().len(), &place.others()[0]), (COORDINATOR_COUNT_MAX - 1, &at(1)));
         place.address = at(5);
         assert_eq!((&place.others()[0], place.others().last()), (&at(6), Some(&at(4))));

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shorttail_wire::control::{next_message, put_message};
 
-use crate::config::{Address, Place};
+use crate::config::{Address, NamedAddress};
 use crate::net::OtherEnd;
 
 /// Until a connection stands, and until a message that is being written has left.
@@ -54,7 +54,7 @@ impl ControlStream {
 
     /// Connects where the coordinator was last, else at the first other address of its name where somebody listens; it
     /// is noted. If nobody there let the member in, the others have their turn first.
-    pub fn connect_at(place: &mut Place, was_in_vain: bool) -> io::Result<Self> {
+    pub fn connect_at(place: &mut NamedAddress, was_in_vain: bool) -> io::Result<Self> {
         let last = place.address.clone();
         let mut addresses = place.others();
         addresses.insert(if was_in_vain { addresses.len() } else { 0 }, last);
@@ -221,7 +221,7 @@ mod tests {
             Ok(vec![([127, 0, 0, 2], port).into(), ([127, 0, 0, 1], port).into()])
         };
         with_resolver(answers, || {
-            let mut place: Place = name.parse().expect("it is known");
+            let mut place: NamedAddress = name.parse().expect("it is known");
             assert_ne!(place.address, there);
             for was_in_vain in [false, true, true] {
                 ControlStream::connect_at(&mut place, was_in_vain).expect("somebody listens");
