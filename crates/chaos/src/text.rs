@@ -6,15 +6,15 @@ use crate::cycle::Cycle;
 use crate::fault::{Class, Fault, FaultKind, Slow};
 
 /// Microseconds in the largest unit that leaves no fraction.
-struct Duration(u64);
+struct ShownUs(u64);
 
 /// Bytes in the largest unit that leaves no fraction.
-struct Size(u64);
+struct ShownBytes(u64);
 
 /// A share of a million in per cent.
-struct Share(u32);
+struct ShownPpm(u32);
 
-impl fmt::Display for Duration {
+impl fmt::Display for ShownUs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             us if us % 1_000_000 == 0 => write!(f, "{}s", us / 1_000_000),
@@ -24,7 +24,7 @@ impl fmt::Display for Duration {
     }
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for ShownBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             bytes if bytes % (1 << 30) == 0 => write!(f, "{}GiB", bytes >> 30),
@@ -35,7 +35,7 @@ impl fmt::Display for Size {
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for ShownPpm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.0) / 1e4)
     }
@@ -43,7 +43,7 @@ impl fmt::Display for Share {
 
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", Duration(self.bad_us), Duration(self.good_us))
+        write!(f, "{}/{}", ShownUs(self.bad_us), ShownUs(self.good_us))
     }
 }
 
@@ -56,11 +56,11 @@ impl fmt::Display for Fault {
                 Some(cycle) => write!(f, "stall {cycle}")?,
             },
             FaultKind::Drop(loss) => {
-                write!(f, "drop {}{}", Share(loss.share_ppm), if loss.reset { " with the connection" } else { "" })?;
+                write!(f, "drop {}{}", ShownPpm(loss.share_ppm), if loss.reset { " with the connection" } else { "" })?;
             }
-            FaultKind::Corrupt(corrupt) => write!(f, "corrupt {} of what is read", Share(corrupt.share_ppm))?,
+            FaultKind::Corrupt(corrupt) => write!(f, "corrupt {} of what is read", ShownPpm(corrupt.share_ppm))?,
         }
-        self.for_us.map_or(Ok(()), |for_us| write!(f, ", for {}", Duration(for_us)))
+        self.for_us.map_or(Ok(()), |for_us| write!(f, ", for {}", ShownUs(for_us)))
     }
 }
 
@@ -68,19 +68,19 @@ impl fmt::Display for Slow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "slow")?;
         if self.delay_us > 0 {
-            write!(f, " {}", Duration(self.delay_us))?;
+            write!(f, " {}", ShownUs(self.delay_us))?;
         }
         if let Some(ramp) = self.ramp {
-            write!(f, " {}..{} in {}", Duration(ramp.from_us), Duration(ramp.to_us), Duration(ramp.over_us))?;
+            write!(f, " {}..{} in {}", ShownUs(ramp.from_us), ShownUs(ramp.to_us), ShownUs(ramp.over_us))?;
         }
         if let Some(tail) = self.tail {
-            write!(f, " {} +{}", Share(tail.share_ppm), Duration(tail.extra_us))?;
+            write!(f, " {} +{}", ShownPpm(tail.share_ppm), ShownUs(tail.extra_us))?;
         }
         if self.bandwidth > 0 {
-            write!(f, " {}/s", Size(self.bandwidth))?;
+            write!(f, " {}/s", ShownBytes(self.bandwidth))?;
         }
         if self.jitter_ppm > 0 {
-            write!(f, " +-{}", Share(self.jitter_ppm))?;
+            write!(f, " +-{}", ShownPpm(self.jitter_ppm))?;
         }
         if let Some(square) = self.square {
             write!(f, ", {square} slow/quick")?;
@@ -92,7 +92,7 @@ impl fmt::Display for Slow {
             None => {}
         }
         if self.above_bytes > 0 {
-            write!(f, ", above {}", Size(self.above_bytes))?;
+            write!(f, ", above {}", ShownBytes(self.above_bytes))?;
         }
         Ok(())
     }
