@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, FaultKind, Loss, ChaosOrder, Slow, Stall};
 use shorttail_server::config::Size;
 
-use super::values::{CycleValue, Duration, Nodes, RampValue, Share, TailValue};
+use super::values::{CycleValue, DurationValue, Nodes, RampValue, ShareValue, TailValue};
 use crate::admin::AdminPort;
 
 pub const EXAMPLES: &str = "\
@@ -101,10 +101,10 @@ pub struct SlowOptions {
     nodes: Nodes,
     /// Every reply leaves so much later
     #[arg(long, value_name = "DURATION")]
-    delay: Option<Duration>,
+    delay: Option<DurationValue>,
     /// Delays differ by up to this share, either way; without a share, by half
     #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "50%", require_equals = true)]
-    jitter: Option<Share>,
+    jitter: Option<ShareValue>,
     /// So many replies leave so much later
     #[arg(long, value_name = "SHARE:DURATION")]
     tail: Option<TailValue>,
@@ -149,7 +149,7 @@ pub struct DropOptions {
     nodes: Nodes,
     /// How many of the replies
     #[arg(long, value_name = "SHARE", default_value = "100%")]
-    share: Share,
+    share: ShareValue,
     /// The connection breaks instead
     #[arg(long)]
     reset: bool,
@@ -168,7 +168,7 @@ pub struct CorruptOptions {
     bits: Option<u32>,
     /// Flip one bit in so many of the reads
     #[arg(long, value_name = "SHARE")]
-    share: Option<Share>,
+    share: Option<ShareValue>,
     #[command(flatten)]
     until: Until,
 }
@@ -177,7 +177,7 @@ pub struct CorruptOptions {
 pub struct Until {
     /// How long; without it, until it is cleared
     #[arg(id = "duration", long = "for", value_name = "DURATION")]
-    duration: Option<Duration>,
+    duration: Option<DurationValue>,
 }
 
 impl ChaosVerb {

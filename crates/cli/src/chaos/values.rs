@@ -7,13 +7,13 @@ use shorttail_server::config::{parse_ppm, parse_us};
 
 /// `50ms`, `1.5s`, `200us`, `2m`, `1h`, or `0`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Duration {
+pub struct DurationValue {
     pub us: u64,
 }
 
 /// `1%` or `0.25%`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct ShareValue {
     pub ppm: u32,
 }
 
@@ -36,21 +36,21 @@ pub enum Nodes {
     Some(Vec<u16>),
 }
 
-impl FromStr for Duration {
+impl FromStr for DurationValue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        parse_us(text).map(|us| Duration { us })
+        parse_us(text).map(|us| DurationValue { us })
     }
 }
 
-impl FromStr for Share {
+impl FromStr for ShareValue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match parse_ppm(text)? {
             0 => Err(format!("{text:?} is no share: it is to be above 0%")),
-            ppm => Ok(Share { ppm }),
+            ppm => Ok(ShareValue { ppm }),
         }
     }
 }
@@ -61,7 +61,7 @@ impl FromStr for TailValue {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once(':');
         let (share, extra) = parts.ok_or_else(|| format!("{text:?} is not a tail: write for example 1%:200ms"))?;
-        let (share, extra) = (share.parse::<Share>()?, extra.parse::<Duration>()?);
+        let (share, extra) = (share.parse::<ShareValue>()?, extra.parse::<DurationValue>()?);
         Ok(TailValue(Tail { share_ppm: share.ppm, extra_us: extra.us }))
     }
 }
@@ -73,7 +73,7 @@ impl FromStr for RampValue {
         let parts = text.split_once('/').and_then(|(delays, over)| Some((delays.split_once("..")?, over)));
         let ((from, to), over) =
             parts.ok_or_else(|| format!("{text:?} is not a ramp: write for example 0..50ms/10s"))?;
-        let (from, to, over) = (from.parse::<Duration>()?, to.parse::<Duration>()?, over.parse::<Duration>()?);
+        let (from, to, over) = (from.parse::<DurationValue>()?, to.parse::<DurationValue>()?, over.parse::<DurationValue>()?);
         Ok(RampValue(Ramp { from_us: from.us, to_us: to.us, over_us: over.us }))
     }
 }
@@ -83,7 +83,7 @@ impl FromStr for CycleValue {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (bad, good) = text.split_once('/').unwrap_or((text, text));
-        let (bad, good) = (bad.parse::<Duration>()?, good.parse::<Duration>()?);
+        let (bad, good) = (bad.parse::<DurationValue>()?, good.parse::<DurationValue>()?);
         Ok(CycleValue(Cycle { bad_us: bad.us, good_us: good.us }))
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn us(text: &str) -> Option<u64> {
-        text.parse::<Duration>().ok().map(|duration| duration.us)
+        text.parse::<DurationValue>().ok().map(|duration| duration.us)
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         ] {
             assert_eq!(us(text), wanted, "{text}");
         }
-        let ppm = |text: &str| text.parse::<Share>().ok().map(|share| share.ppm);
+        let ppm = |text: &str| text.parse::<ShareValue>().ok().map(|share| share.ppm);
         let shares = ["1%", "0.25%", "100%", "0.0001%"].map(ppm);
         assert_eq!(shares, [Some(10_000), Some(2_500), Some(1_000_000), Some(1)]);
         assert_eq!(["0%", "101%", "1", "x%", "0.00001%"].map(ppm), [None; 5]);
