@@ -6,10 +6,10 @@ use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{ClusterId, NodeId, Now, OpNumber, StripeId};
 use shorttail_wire::node::{
-    ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, Refusal, next_frame,
+    ChunkDescription, ChunkKind, Frame, FrameError, Hello, Members, NodeReply, NodeRequest, Refusal,
 };
 
-use crate::setup::{Memory, config, fence, given, stripe, striped};
+use crate::setup::{Memory, config, fence, frames_of, given, stripe, striped};
 
 const OWNER: u64 = 1;
 const PEER: u64 = 2;
@@ -29,13 +29,8 @@ fn frames(requests: &[NodeRequest<'_>]) -> Vec<u8> {
 type Told = Vec<(u64, String)>;
 
 fn told(bytes: &[u8]) -> Told {
-    let (mut rest, mut told) = (bytes, Vec::new());
-    while let Some((frame, length)) = next_frame(rest).expect("frames") {
-        told.push((frame.tag, format!("{:?}", NodeReply::parse(&frame).expect("a reply"))));
-        rest = &rest[length..];
-    }
-    assert!(rest.is_empty(), "whole frames");
-    told
+    let told = |frame: &Frame<'_>| (frame.tag, format!("{:?}", NodeReply::parse(frame).expect("a reply")));
+    frames_of(bytes).iter().map(told).collect()
 }
 
 fn node() -> Node {

@@ -8,7 +8,7 @@ use shorttail_store::piece::seal_piece;
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Hello, Members, NodeReply, NodeRequest, Refusal, Source, next_frame};
 
-use crate::setup::{config, fence, hello, stripe, striped};
+use crate::setup::{config, fence, frames_of, hello, stripe, striped};
 
 const OWNER: u64 = 1;
 const CHUNK_BYTES: usize = 5000;
@@ -76,8 +76,8 @@ impl Nodes {
 
     fn told(&mut self, node: usize) -> Told {
         let output = self.nodes[node].poll_output(OWNER).map(std::mem::take).unwrap_or_default();
-        let (mut rest, mut told) = (&output[..], Told::default());
-        while let Some((frame, length)) = next_frame(rest).expect("frames") {
+        let mut told = Told::default();
+        for frame in frames_of(&output) {
             match NodeReply::parse(&frame).expect("a reply") {
                 NodeReply::Refused { refusal, .. } => told.refusals.push(refusal),
                 NodeReply::Rebuilt { outcome, .. } => told.rebuilt.push(outcome),
@@ -85,7 +85,6 @@ impl Nodes {
                 NodeReply::Damaged { stripe } => told.damaged.push(stripe),
                 _ => told.done_count += 1,
             }
-            rest = &rest[length..];
         }
         told
     }
@@ -563,12 +562,9 @@ fn another_node_may_read_and_change_nothing() {
     fence(2, 8).encode(1, &mut bytes);
     node.handle_input(Now::default(), 50, &bytes).expect("the session stands");
     let output = std::mem::take(node.poll_output(50).expect("replies"));
-    let (mut rest, mut refusals) = (&output[..], 0);
-    while let Some((frame, length)) = next_frame(rest).expect("frames") {
-        refusals += usize::from(matches!(NodeReply::parse(&frame), Ok(NodeReply::Refused { .. })));
-        rest = &rest[length..];
-    }
-    assert_eq!(refusals, 2);
+    let frames = frames_of(&output);
+    let refusals = frames.iter().filter(|frame| matches!(NodeReply::parse(frame), Ok(NodeReply::Refused { .. })));
+    assert_eq!(refusals.count(), 2);
     nodes.holds(1, &chunks()[1]);
 }
 

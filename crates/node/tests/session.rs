@@ -6,10 +6,9 @@ use shorttail_node::{Node, NodeConfig, SessionError};
 use shorttail_units::{ClusterId, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, Frame, Hello, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
-    next_frame,
 };
 
-use crate::setup::{config, fence, packed, stripe};
+use crate::setup::{config, fence, frames_of, packed, stripe};
 
 const PARTITION: PartitionId = PartitionId(2);
 const TAG: u64 = 77;
@@ -60,13 +59,7 @@ impl Peer {
 
     fn replies(&mut self, session: u64) -> Vec<NodeReplyOwned> {
         let output = self.node.poll_output(session).map(std::mem::take).unwrap_or_default();
-        let (mut rest, mut replies) = (&output[..], Vec::new());
-        while let Some((frame, length)) = next_frame(rest).expect("frames") {
-            replies.push(NodeReplyOwned::of(&frame));
-            rest = &rest[length..];
-        }
-        assert!(rest.is_empty(), "whole frames");
-        replies
+        frames_of(&output).iter().map(NodeReplyOwned::of).collect()
     }
 
     /// One request, one reply.
@@ -403,8 +396,7 @@ fn owners_alone_are_told_where_memory_that_is_shared_lies() {
         greeting.encode(TAG, &mut bytes);
         peer.node.handle_input(Now::default(), session, &bytes).expect("greeted");
         let output = std::mem::take(peer.node.poll_output(session).expect("an answer"));
-        let (frame, _) = next_frame(&output).expect("a frame").expect("whole");
-        match NodeReply::parse(&frame) {
+        match NodeReply::parse(&frames_of(&output)[0]) {
             Ok(NodeReply::Hello(hello)) => hello.near,
             other => panic!("{other:?}"),
         }

@@ -7,10 +7,9 @@ use shorttail_store::piece::seal_piece;
 use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, Hello, Members, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, Source,
-    next_frame,
 };
 
-use super::{CLUSTER, Memory, config, given};
+use super::{CLUSTER, Memory, config, frames_of, given};
 
 pub const SESSION: u64 = 1;
 pub const CHUNK_BYTES: usize = 40_000;
@@ -65,8 +64,8 @@ impl Cluster {
     /// Bytes that were read; how orders ended is kept.
     pub fn take_replies(&mut self, node: usize) -> Vec<u8> {
         let output = self.nodes[node].poll_output(SESSION).map(std::mem::take).unwrap_or_default();
-        let (mut rest, mut bytes) = (&output[..], Vec::new());
-        while let Some((frame, length)) = next_frame(rest).expect("frames") {
+        let mut bytes = Vec::new();
+        for frame in frames_of(&output) {
             match NodeReply::parse(&frame).expect("a reply") {
                 NodeReply::Rebuilt { outcome, position, .. } => {
                     self.outcomes.push(outcome);
@@ -76,7 +75,6 @@ impl Cluster {
                 NodeReply::Refused { refusal, .. } => panic!("refused: {refusal:?}"),
                 _ => {}
             }
-            rest = &rest[length..];
         }
         bytes
     }
@@ -148,8 +146,7 @@ impl Cluster {
         NodeRequest::Locate { stripe: id(stripe) }.encode(1, &mut bytes);
         self.nodes[node].handle_input(Now::default(), SESSION, &bytes).expect("the session stands");
         let output = self.nodes[node].poll_output(SESSION).map(std::mem::take).expect("an answer");
-        let (frame, _) = next_frame(&output).expect("frames").expect("one");
-        let NodeReply::Located { position } = NodeReply::parse(&frame).expect("a reply") else {
+        let NodeReply::Located { position } = NodeReply::parse(&frames_of(&output)[0]).expect("a reply") else {
             panic!("it is not there")
         };
         position

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use shorttail_node::{Background, FromBackground, Node, NodeConfig, Pace};
 use shorttail_store::{NearReader, NearWriter};
 use shorttail_units::{ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, PartitionId, StripeId};
-use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
+use shorttail_wire::node::{
+    ChunkDescription, ChunkKind, Frame, Hello, Members, NodeRequest, PROTOCOL_VERSION, next_frame,
+};
 
 pub const CLUSTER: ClusterId = ClusterId(9);
 
@@ -51,6 +53,17 @@ pub fn given(
         }
         while !node.serve_background(|said| assert_eq!(background.handle(said), Some(session))) && node.has_wanted() {}
     }
+}
+
+/// All that there is, which is whole frames.
+pub fn frames_of(bytes: &[u8]) -> Vec<Frame<'_>> {
+    let (mut rest, mut frames) = (bytes, Vec::new());
+    while let Some((frame, length)) = next_frame(rest).expect("frames") {
+        frames.push(frame);
+        rest = &rest[length..];
+    }
+    assert!(rest.is_empty(), "whole frames");
+    frames
 }
 
 /// The owner of epoch 3, to core 0.
