@@ -352,9 +352,6 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_count_is_between() {}
-
-    #[test]
     fn answers_that_were_wrong_fail_the_comparison() {
         let bad = |change: fn(&mut Sample)| {
             let mut bad = sample("memcached", 1, 1.0, 1.0);
