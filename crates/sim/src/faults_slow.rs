@@ -114,24 +114,26 @@ pub enum Target {
     Parity,
 }
 
+/// What a run is made of beside its scenario.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Setting {
+    pub target: Target,
+    pub node_count: u16,
+    pub policy: Policy,
+    pub values: Values,
+}
+
 /// Runs a scenario, or with `None` the healthy run of the same length.
 ///
 /// # Errors
 /// What any run may show to be wrong.
-pub fn run(
-    scenario: Option<&Scenario>,
-    after_us: u64,
-    target: Target,
-    nodes: u16,
-    seed: u64,
-    policy: Policy,
-    values: Values,
-) -> Result<Observed, Violation> {
-    let mut config = SimConfig { node_count: nodes, policy, ..config() };
+pub fn run(scenario: Option<&Scenario>, after_us: u64, setting: Setting, seed: u64) -> Result<Observed, Violation> {
+    let Setting { target, node_count, policy, values } = setting;
+    let mut config = SimConfig { node_count, policy, ..config() };
     if values == Values::Large {
         (config.large_value_ppm, config.value_bytes_max) = (400_000, 8_000);
     }
-    if usize::from(nodes) == config.code.chunk_count() {
+    if usize::from(node_count) == config.code.chunk_count() {
         // A striped object waits for every node, as it must: there is no other.
         config.large_value_ppm = 0;
     }

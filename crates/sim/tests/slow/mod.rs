@@ -9,7 +9,7 @@ mod race;
 mod recovery;
 
 use shorttail_policy::{Policy, PolicyName};
-use shorttail_sim::faults_slow::{ALL_SLOW, CATALOGUE, Observed, Ratios, Scenario, Target, Values, run};
+use shorttail_sim::faults_slow::{ALL_SLOW, CATALOGUE, Observed, Ratios, Scenario, Setting, Target, Values, run};
 
 /// Bounds are for the median run, since a 99th percentile of some seconds is a matter of few requests.
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -17,31 +17,19 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 const SPARE: u16 = 8;
 const NO_SPARE: u16 = 6;
 
+/// Small values, stored as usual.
+fn setting(target: Target, node_count: u16) -> Setting {
+    Setting { target, node_count, policy: Policy::default(), values: Values::Small }
+}
+
 /// One run per seed.
-fn observed(scenario: Option<&Scenario>, target: Target, nodes: u16, policy: Policy) -> Vec<Observed> {
-    observed_with(scenario, target, nodes, policy, Values::Small)
+fn observed(scenario: Option<&Scenario>, setting: Setting) -> Vec<Observed> {
+    SEEDS.into_iter().map(|seed| observed_in(seed, scenario, setting)).collect()
 }
 
-fn observed_with(
-    scenario: Option<&Scenario>,
-    target: Target,
-    nodes: u16,
-    policy: Policy,
-    values: Values,
-) -> Vec<Observed> {
-    SEEDS.into_iter().map(|seed| observed_in(seed, scenario, target, nodes, policy, values)).collect()
-}
-
-fn observed_in(
-    seed: u64,
-    scenario: Option<&Scenario>,
-    target: Target,
-    nodes: u16,
-    policy: Policy,
-    values: Values,
-) -> Observed {
+fn observed_in(seed: u64, scenario: Option<&Scenario>, setting: Setting) -> Observed {
     let (name, after_us) = scenario.map_or(("healthy", CATALOGUE[0].after_us), |it| (it.name, it.after_us));
-    let observed = run(scenario, after_us, target, nodes, seed, policy, values);
+    let observed = run(scenario, after_us, setting, seed);
     observed.unwrap_or_else(|violation| panic!("{name}, seed {seed}: {violation}"))
 }
 
@@ -104,19 +92,14 @@ fn complaints(scenario: &Scenario, runs: &[Observed], healthy: &[Observed]) -> V
     complaints
 }
 
-fn check(target: Target, nodes: u16, wanted: impl Fn(&Scenario) -> bool) {
-    check_with(target, nodes, Values::Small, wanted);
-}
-
-fn check_with(target: Target, nodes: u16, values: Values, wanted: impl Fn(&Scenario) -> bool) {
-    let observed = |scenario: Option<&Scenario>| observed_with(scenario, target, nodes, Policy::default(), values);
-    let healthy = observed(None);
+fn check(setting: Setting, wanted: impl Fn(&Scenario) -> bool) {
+    let healthy = observed(None, setting);
     assert!(healthy.iter().all(|run| run.found.is_empty()), "nobody is slow");
     let entries = CATALOGUE.iter().filter(|scenario| wanted(scenario));
     let complaints: Vec<String> = entries
         .flat_map(|scenario| {
             if std::env::var("SHOW").is_ok() {
-                let seen = observed(Some(scenario));
+                let seen = observed(Some(scenario), setting);
                 let (onset, after) = spreads(&seen, &healthy);
                 println!(
                     "{}: {:.2?} {:.2?} | {:.2?} | {:.2?}",
@@ -127,7 +110,7 @@ fn check_with(target: Target, nodes: u16, values: Values, wanted: impl Fn(&Scena
                     after.median()
                 );
             }
-            complaints(scenario, &observed(Some(scenario)), &healthy)
+            complaints(scenario, &observed(Some(scenario), setting), &healthy)
         })
         .collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
@@ -135,7 +118,7 @@ fn check_with(target: Target, nodes: u16, values: Values, wanted: impl Fn(&Scena
 
 #[test]
 fn a_slow_holder_of_data_is_hardly_noticed() {
-    check(Target::Data, SPARE, |_| true);
+    check(setting(Target::Data, SPARE), |_| true);
 }
 
 /// These entries differ for a node that holds parity, and so is asked for little but to fold. Campaigns try all.
@@ -153,36 +136,37 @@ fn a_slow_holder_of_parity_is_hardly_noticed() {
         "hears nothing for 1 s",
     ];
     let is_campaign = std::env::var("SHORTTAIL_CAMPAIGN").is_ok();
-    check(Target::Parity, SPARE, |scenario| is_campaign || names.contains(&scenario.name));
+    check(setting(Target::Parity, SPARE), |scenario| is_campaign || names.contains(&scenario.name));
 }
 
 /// Striped values have a piece on nearly every node: what is late is written again elsewhere.
 #[test]
 fn a_slow_holder_of_pieces_is_hardly_noticed_by_large_writes() {
     let names = ["+5 ms", "+50 ms", "link of 20 KiB/s", "+50 ms, writes only", "stopped for 1 s"];
-    check_with(Target::Data, SPARE, Values::Large, |scenario| names.contains(&scenario.name));
+    let large = Setting { values: Values::Large, ..setting(Target::Data, SPARE) };
+    check(large, |scenario| names.contains(&scenario.name));
 }
 
 /// Without a spare node the slow one stays a member, and holds data chunks that stay empty.
 #[test]
 fn with_no_node_to_spare_writes_go_on() {
     let names = ["+5 ms", "+50 ms", "1 % of replies +200 ms", "+50 ms, writes only", "stopped for 1 s"];
-    check(Target::Parity, NO_SPARE, |scenario| names.contains(&scenario.name));
+    check(setting(Target::Parity, NO_SPARE), |scenario| names.contains(&scenario.name));
 }
 
 #[test]
 fn when_all_are_slow_nobody_is_blamed_and_who_waits_does_so_once_or_twice() {
-    let seen = observed(Some(&ALL_SLOW), Target::Data, SPARE, Policy::default());
-    let healthy = observed(None, Target::Data, SPARE, Policy::default());
+    let seen = observed(Some(&ALL_SLOW), setting(Target::Data, SPARE));
+    let healthy = observed(None, setting(Target::Data, SPARE));
     assert_eq!(complaints(&ALL_SLOW, &seen, &healthy), [""; 0]);
 }
 
 /// The catalogue shows something: without sidestepping, a slow node is noticed.
 #[test]
 fn the_baseline_waits_for_a_slow_node() {
-    let plain = Policy::of(PolicyName::Ecwide);
+    let plain = Setting { policy: Policy::of(PolicyName::Ecwide), ..setting(Target::Parity, SPARE) };
     let scenario = CATALOGUE.iter().find(|scenario| scenario.name == "+5 ms").expect("an entry");
-    let run = |scenario: Option<&Scenario>| observed_in(1, scenario, Target::Parity, SPARE, plain, Values::Small);
+    let run = |scenario: Option<&Scenario>| observed_in(1, scenario, plain);
     let (healthy, seen) = (run(None), run(Some(scenario)));
     let (onset, after) = seen.ratios(&healthy);
     assert!(onset.writes > 4.0 && after.writes > 4.0 && after.reads > 4.0, "{onset:?} {after:?}");
@@ -194,7 +178,7 @@ fn the_baseline_waits_for_a_slow_node() {
 #[test]
 fn hedges_win_and_writes_are_redirected() {
     let scenario = CATALOGUE.iter().find(|scenario| scenario.name == "+50 ms").expect("an entry");
-    let seen = observed(Some(scenario), Target::Data, SPARE, Policy::default());
+    let seen = observed(Some(scenario), setting(Target::Data, SPARE));
     for Observed { stats, .. } in seen {
         assert!(stats.totals.hedges_won_total > 10 && stats.totals.cancelled_total > 10, "{stats:?}");
         assert!(stats.totals.redirected_writes_total > 10 && stats.totals.degraded_reads_total > 10, "{stats:?}");
