@@ -20,6 +20,8 @@ pub const FOR_GOOD_US: u64 = 3_600_000_000;
 pub const NOTICED_US: u64 = 50_000;
 /// Repair of a few dozen chunks takes far less.
 pub const REPAIR_US: u64 = 20_000_000;
+/// Whatever happened, with real coordinators everything is served again within this.
+pub const SERVED_US: u64 = 15_000_000;
 /// Length of a value of which many lie in a chunk.
 pub const SMALL_BYTES: usize = 120;
 /// Length of a value that is striped.
@@ -83,6 +85,15 @@ pub fn get(world: &mut World, key: &str) -> Option<Value> {
         Outcome::Answered(Answer::Found(found)) => found,
         other => panic!("get of {key}: {other:?}\n{}", world.trace()),
     }
+}
+
+/// Deletes a key.
+///
+/// # Panics
+/// When it did not exist, or there is no answer.
+pub fn delete(world: &mut World, key: &str) {
+    let outcome = world.ask(key, Action::Delete);
+    assert_eq!(outcome, Outcome::Answered(Answer::Existed(true)), "delete of {key}\n{}", world.trace());
 }
 
 /// Stores the values of the first round under these keys.
@@ -161,6 +172,19 @@ pub fn await_within(world: &mut World, us: u64, what: &str, mut holds: impl FnMu
 /// When that takes longer than any repair.
 pub fn await_whole(world: &mut World) {
     await_within(world, REPAIR_US, "whole", World::is_whole);
+}
+
+/// Waits until the first twenty keys are served.
+///
+/// # Panics
+/// When that takes longer than it may with real coordinators.
+pub fn await_served(world: &mut World) {
+    await_within(world, SERVED_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
+}
+
+/// Chunks that owners miss.
+pub fn missing(world: &World) -> u64 {
+    world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum()
 }
 
 /// The end: everything heals, and what clients saw and nodes hold is judged.

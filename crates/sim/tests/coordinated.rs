@@ -7,16 +7,10 @@ use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Outcome, World};
 
-/// Whatever happened, everything is served again within this.
-const SERVED_US: u64 = 15_000_000;
 /// How long a gateway is cut off from nodes; and within what time others have taken over: it is noticed after a lease,
 /// believed two seconds later.
 const CUT_OFF_US: u64 = 20_000_000;
 const TAKEN_OVER_US: u64 = 4_000_000;
-
-fn await_served(world: &mut World) {
-    await_within(world, SERVED_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
-}
 
 /// Nobody is told anything while the coordinator is away, and everything is served all the same.
 #[test]

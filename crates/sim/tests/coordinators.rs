@@ -5,18 +5,12 @@ use shorttail_sim::config::SimConfig;
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::World;
 
-/// Whatever happened, everything is served again within this.
-const SERVED_US: u64 = 15_000_000;
 /// A drained node is empty within this, and told that it is taken out.
 const DRAINED_US: u64 = 30_000_000;
 /// How long a request waits for an owner.
 const WAIT_US: u64 = 4_000_000;
 /// Until a leader that the store does not hear of leads no more, and another one was found by all.
 const LED_US: u64 = 10_000_000;
-
-fn await_served(world: &mut World) {
-    await_within(world, SERVED_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
-}
 
 /// Waits until another coordinator than this one leads.
 fn await_another(world: &mut World, than: Option<usize>) {

@@ -8,9 +8,8 @@
 //! ```
 
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
-use shorttail_sim::world::{Outcome, World};
+use shorttail_sim::world::World;
 
 const SHORT_US: u64 = 5_000;
 /// Far longer than until a node that does not answer is gone round.
@@ -18,13 +17,6 @@ const SILENCE_US: u64 = 1_000_000;
 const MOVES_US: u64 = 3_000_000;
 const FREEING_US: u64 = 3_000_000;
 const NAMES: std::ops::Range<u64> = 0..60;
-
-fn delete(world: &mut World, names: impl IntoIterator<Item = u64>) {
-    for name in names {
-        let outcome = world.ask(&format!("key{name}"), Action::Delete);
-        assert_eq!(outcome, Outcome::Answered(Answer::Existed(true)), "delete of key{name}\n{}", world.trace());
-    }
-}
 
 fn small_names() -> impl Iterator<Item = u64> {
     NAMES.filter(|name| !name.is_multiple_of(5))
@@ -105,7 +97,7 @@ fn pieces_of_values_that_are_deleted_while_they_move_do_not_stay() {
         fill(&mut world, large_names());
         world.drain_node(0, true);
         pass(&mut world, 3_000 * (seed + 1));
-        delete(&mut world, large_names());
+        large_names().for_each(|name| delete(&mut world, &format!("key{name}")));
         world.drain_node(0, false);
         pass(&mut world, FREEING_US);
         let counts: Vec<usize> = world.stripe_nodes().iter().map(Vec::len).collect();

@@ -19,10 +19,6 @@ fn is_lost(world: &mut World, key: &str) -> bool {
     world.ask(key, Action::Get) == Outcome::Refused
 }
 
-fn delete(world: &mut World, key: &str) {
-    assert_eq!(world.ask(key, Action::Delete), Outcome::Answered(Answer::Existed(true)), "{key}\n{}", world.trace());
-}
-
 fn objects(world: &World) -> u64 {
     world.all_stats().iter().map(|stats| stats.totals.objects).sum()
 }

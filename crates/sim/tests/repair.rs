@@ -104,11 +104,6 @@ fn no_node_is_rebuilt_while_chunks_are_missing() {
     }
 }
 
-/// Chunks that owners miss.
-fn missing(world: &World) -> u64 {
-    world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum()
-}
-
 /// Processes differ in what they can do beside their cores; all of it happens.
 #[test]
 fn chunks_are_rebuilt_and_given_beside_cores_in_every_way() {

@@ -79,10 +79,6 @@ fn repeat_until(world: &mut World, mut is_so: impl FnMut(&mut World) -> bool) {
     panic!("{:?} {:?} {:?}\n{}", world.counts(), world.all_stats(), world.problems(), world.trace());
 }
 
-fn missing(world: &World) -> u64 {
-    world.all_stats().iter().map(|stats| stats.totals.chunks_missing).sum()
-}
-
 fn to_rebuild(world: &World) -> u64 {
     world.all_stats().iter().map(|stats| stats.totals.chunks_to_rebuild).sum()
 }
