@@ -290,6 +290,6 @@ pub fn free_port() -> anyhow::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-pub fn free_address() -> anyhow::Result<String> {
+fn free_address() -> anyhow::Result<String> {
     Ok(format!("127.0.0.1:{}", free_port()?))
 }

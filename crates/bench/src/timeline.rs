@@ -54,7 +54,7 @@ impl Timeline {
     }
 
     /// Merges each two neighbours.
-    pub fn widen(&mut self) {
+    fn widen(&mut self) {
         self.width_ns *= 2;
         let merged = self.buckets.chunks(2).map(|pair| pair.iter().fold(Bucket::default(), Bucket::plus)).collect();
         self.buckets = merged;

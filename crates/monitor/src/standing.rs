@@ -40,7 +40,7 @@ impl Standing {
         self.is_slow
     }
 
-    pub fn backoff_us(&self, config: &AdaptiveConfig) -> u64 {
+    fn backoff_us(&self, config: &AdaptiveConfig) -> u64 {
         config.clear_us.saturating_mul(1 << self.level).min(config.clear_us_max)
     }
 

@@ -58,7 +58,7 @@ impl Notes {
     }
 
     /// Most bytes that can be kept.
-    pub const BYTES_MAX: usize = NOTES_BYTES - HEAD_BYTES;
+    const BYTES_MAX: usize = NOTES_BYTES - HEAD_BYTES;
 
     /// What was written last; nothing if nothing ever was.
     ///

@@ -53,7 +53,7 @@ impl Moment {
     }
 
     /// Milliseconds since an earlier moment, less than a day ago.
-    pub fn ms_since(self, earlier: Moment) -> f64 {
+    fn ms_since(self, earlier: Moment) -> f64 {
         ((self.0 + DAY_US - earlier.0) % DAY_US) as f64 / 1e3
     }
 }

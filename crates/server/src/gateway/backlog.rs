@@ -15,7 +15,7 @@ use std::io;
 
 /// Bytes that are put aside for one client: replies of some millions of counters, or of a thousand values that are not
 /// large.
-pub const BACKLOG_BYTES_MAX: usize = 64 << 20;
+const BACKLOG_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that are put aside for all clients of a gateway; each core has its part, and room for one client at least.
 const BACKLOGS_BYTES_MAX: usize = 256 << 20;

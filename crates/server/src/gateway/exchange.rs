@@ -346,7 +346,7 @@ impl Exchange {
     }
 
     /// Tries those that wait again, lane by lane, in their order.
-    pub fn place_waiting(&mut self, now: Now) {
+    fn place_waiting(&mut self, now: Now) {
         if self.waiting.is_empty() || !std::mem::take(&mut self.may_place) {
             return;
         }

@@ -11,7 +11,7 @@ use crate::config::Address;
 use crate::net::{Link, Shortage, Stream};
 
 /// Tokens of sessions begin here, and end there; those of clients lie below, those of other gateways above.
-pub const SESSION_TOKENS: usize = 1 << 48;
+const SESSION_TOKENS: usize = 1 << 48;
 pub const SESSION_TOKENS_END: usize = SESSION_TOKENS + (1 << 48);
 
 /// Microseconds between two attempts to connect to a node: the first follows soon, later ones more slowly.

@@ -22,7 +22,7 @@ pub const WAIT_US_MAX: u64 = 4_000_000;
 pub const STATS_WAIT_US_MAX: u64 = 3_000_000;
 /// Requests that wait in a gateway, over all its cores: in a planned hand-over all that clients ask of a tenure, of
 /// which one core may have most.
-pub const WAITING_MAX: usize = 65_536;
+const WAITING_MAX: usize = 65_536;
 /// Bytes of them. Values may be large, and a gateway that has memory for an index must not end because another one did.
 pub const WAITING_BYTES_MAX: usize = 256 << 20;
 /// Microseconds for which a request waits for an owner that answers, and less than it is asked. What it is asked by

@@ -187,7 +187,7 @@ pub struct NodeSeen {
 }
 
 /// Faults that a node may report: one of each kind.
-pub const FAULT_COUNT_MAX: usize = 4;
+const FAULT_COUNT_MAX: usize = 4;
 
 impl ChaosStatus {
     pub fn is_well_formed(&self) -> bool {

@@ -49,7 +49,7 @@ pub fn null(out: &mut Vec<u8>, protocol: Protocol) {
 }
 
 /// What [`null`] appends.
-pub fn null_bytes(protocol: Protocol) -> &'static [u8] {
+fn null_bytes(protocol: Protocol) -> &'static [u8] {
     match protocol {
         Protocol::Resp2 => b"$-1\r\n",
         Protocol::Resp3 => b"_\r\n",

@@ -31,7 +31,7 @@ use watch::Watch;
 /// Seconds until etcd forgets a leader that it does not hear of: little more than the least that it grants with its
 /// usual settings. Should a gateway die with the leader, requests for what it owned wait this long and as long again,
 /// and no longer than requests wait.
-pub const LEASE_S: i64 = 2;
+const LEASE_S: i64 = 2;
 /// The longest that anything written is waited for: nearly what a lease that was just prolonged leaves.
 const CHANGE_MAX: Duration = Duration::from_millis(1200);
 /// Of a lease, what is kept to prolong it: the rest after a question in vain (250 ms), and as long for the answer.
