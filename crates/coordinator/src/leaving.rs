@@ -219,42 +219,16 @@ impl Coordinator {
             return Err(format!("node {id} was removed already"));
         }
         let node = self.nodes.get(&id).ok_or_else(|| format!("there is no node {id}"))?;
-        let (is_alive, is_empty) = (node.presence.is_alive(), self.is_empty(id));
-        let is_given_up = node.presence.state == NodeState::Retired;
         let others = self.nodes_alive().filter(|(other, _)| **other != id).count();
         let needed = self.settings.code.chunk_count();
-        if is_alive && others < needed {
+        if node.presence.is_alive() && others < needed {
             return Err(format!("node {id} is needed: {others} others would be left, and a stripe needs {needed}"));
         }
-        match lost {
-            false if is_alive && !(self.is_draining(id) && is_empty) => {
-                let count = self.chunks_held(id);
-                let held = counted(count, "chunk");
-                if let Some(remains) = self.remains_problem(id).filter(|_| self.is_draining(id)) {
-                    return Err(format!("node {id} is not empty: {remains}"));
-                }
-                return Err(match self.is_draining(id) {
-                    true if count == 0 => {
-                        format!(
-                            "node {id} is being drained, and owners have not counted it yet: wait until it is drained"
-                        )
-                    }
-                    true => format!("node {id} is being drained and still holds {held}: wait until it is drained"),
-                    false => format!(
-                        "node {id} holds {held}: `shorttail drain node {id}` empties it; --lost gives them up at once"
-                    ),
-                });
-            }
-            false if !is_empty => {
-                return Err(format!(
-                    "node {id} is {}, and not all that it held is elsewhere yet: wait until it is rebuilt, or give it up \
-                     at once with --lost",
-                    node.presence.state.name()
-                ));
-            }
+        if !lost {
+            self.why_not_empty(id).map_or(Ok(()), Err)?;
+        } else if !self.is_empty(id) && node.presence.state != NodeState::Retired && !self.is_waited_for(id) {
             // With one that was given up nothing more is lost; of one that is waited for the operator knows better.
-            true if !is_empty && !is_given_up && !self.is_waited_for(id) => self.check_bearable(id)?,
-            _ => {}
+            self.check_bearable(id)?;
         }
         if let Some(gateway) = self.unfollowable_without(id) {
             return Err(format!(
@@ -265,6 +239,37 @@ impl Coordinator {
         }
         self.take_out(now, id);
         Ok(format!("node {id} is removed"))
+    }
+
+    /// Why a node is not to be taken out without `--lost`: it is used, or what it held is not elsewhere yet.
+    fn why_not_empty(&self, id: u16) -> Option<String> {
+        let (node, is_empty) = (self.nodes.get(&id)?, self.is_empty(id));
+        if !node.presence.is_alive() {
+            let state = node.presence.state.name();
+            return (!is_empty).then(|| {
+                format!(
+                    "node {id} is {state}, and not all that it held is elsewhere yet: wait until it is rebuilt, or give it up \
+                     at once with --lost"
+                )
+            });
+        }
+        let count = self.chunks_held(id);
+        let held = counted(count, "chunk");
+        if !self.is_draining(id) {
+            return Some(format!(
+                "node {id} holds {held}: `shorttail drain node {id}` empties it; --lost gives them up at once"
+            ));
+        }
+        if is_empty {
+            return None;
+        }
+        Some(match self.remains_problem(id) {
+            Some(remains) => format!("node {id} is not empty: {remains}"),
+            None if count == 0 => {
+                format!("node {id} is being drained, and owners have not counted it yet: wait until it is drained")
+            }
+            None => format!("node {id} is being drained and still holds {held}: wait until it is drained"),
+        })
     }
 
     /// May what a node holds be lost, beside what is lost already?
