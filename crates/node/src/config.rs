@@ -73,11 +73,14 @@ impl NodeConfig {
 
     /// Is a greeting one for this core? If not, why, and the detail of that refusal.
     pub(crate) fn check_hello(&self, hello: &Hello) -> Result<(), (Refusal, u64)> {
-        match () {
-            () if hello.version != PROTOCOL_VERSION => Err((Refusal::WrongVersion, u64::from(PROTOCOL_VERSION))),
-            () if hello.cluster != self.cluster => Err((Refusal::WrongCluster, 0)),
-            () if hello.core != self.core => Err((Refusal::Invalid, 0)),
-            () => Ok(()),
+        if hello.version != PROTOCOL_VERSION {
+            Err((Refusal::WrongVersion, u64::from(PROTOCOL_VERSION)))
+        } else if hello.cluster != self.cluster {
+            Err((Refusal::WrongCluster, 0))
+        } else if hello.core != self.core {
+            Err((Refusal::Invalid, 0))
+        } else {
+            Ok(())
         }
     }
 

@@ -524,11 +524,14 @@ fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> R
     let is_it = told.stripe == wanted.stripe
         && told.index == index
         && (told.shape, told.chunk_bytes, told.kind) == (wanted.shape, wanted.chunk_bytes, wanted.kind);
-    match () {
-        () if !is_it => Err(Refusal::Invalid),
-        () if report.damaged => Err(Refusal::Damaged),
-        () if !report.sealed => Err(Refusal::NotAtOp),
-        () => Ok(Facts { last: report.last, length: report.length, payload_crc: report.payload_crc }),
+    if !is_it {
+        Err(Refusal::Invalid)
+    } else if report.damaged {
+        Err(Refusal::Damaged)
+    } else if !report.sealed {
+        Err(Refusal::NotAtOp)
+    } else {
+        Ok(Facts { last: report.last, length: report.length, payload_crc: report.payload_crc })
     }
 }
 
@@ -618,14 +621,14 @@ impl Order {
         let mut bytes = spare.pop().unwrap_or_default();
         bytes.resize(chunk_bytes as usize, 0);
         plan.decode(&sources, &mut bytes);
-        let length = match () {
-            () if kind == ChunkKind::Striped && self.description.is_parity() => bytes.len(),
-            () if self.description.is_parity() => length_max as usize,
-            () => match used_bytes(kind, stripe, &bytes) {
-                Some(length) => length,
-                // One of the sources is to blame.
-                None => return Err(self.check_sources().err().unwrap_or((Refusal::Damaged, None))),
-            },
+        let length = if !self.description.is_parity() {
+            // If it does not hold, one of the sources is to blame.
+            let blame = || self.check_sources().err().unwrap_or((Refusal::Damaged, None));
+            used_bytes(kind, stripe, &bytes).ok_or_else(blame)?
+        } else if kind == ChunkKind::Striped {
+            bytes.len()
+        } else {
+            length_max as usize
         };
         bytes.truncate(length);
         Ok(Content::Held { bytes, last })

@@ -318,13 +318,13 @@ impl Server {
     fn let_in(&mut self, token: usize, mut message: ToCoordinator) {
         let Some(connection) = self.connections.get(&token) else { return };
         seen_from::locate(&mut message, connection.host);
-        let why = match () {
-            () if !self.seat.takes_members(self.now().mono_us) => self.who_leads(),
-            () if self.seat.is_to_ask_again(&message) => "the metadata store has yet to answer".to_owned(),
-            () => {
-                self.handle(Input::Message { connection: ConnectionId(token as u64), message });
-                return self.seat.machine().into_iter().for_each(|machine| self.hidden.warn_of(&machine.view()));
-            }
+        let why = if !self.seat.takes_members(self.now().mono_us) {
+            self.who_leads()
+        } else if self.seat.is_to_ask_again(&message) {
+            "the metadata store has yet to answer".to_owned()
+        } else {
+            self.handle(Input::Message { connection: ConnectionId(token as u64), message });
+            return self.seat.machine().into_iter().for_each(|machine| self.hidden.warn_of(&machine.view()));
         };
         self.send(token, &FromCoordinator::Refused(Refusal::NotLeading(why)));
         self.forget(token);

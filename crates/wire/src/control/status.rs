@@ -75,10 +75,12 @@ impl GatewayStatus {
     /// tell.
     pub fn next_within_us(&self, last_us: u64) -> u64 {
         let is_watched = self.totals.chunks_missing > 0 || self.standings.iter().any(Standing::is_unproven);
-        let (grown_us, longest_ms) = match () {
-            () if self.hurries() => (last_us + last_us / 8, WATCHED_MS),
-            () if is_watched => (2 * last_us, WATCHED_MS),
-            () => (2 * last_us, HEARTBEAT_MS),
+        let (grown_us, longest_ms) = if self.hurries() {
+            (last_us + last_us / 8, WATCHED_MS)
+        } else if is_watched {
+            (2 * last_us, WATCHED_MS)
+        } else {
+            (2 * last_us, HEARTBEAT_MS)
         };
         grown_us.min(longest_ms * 1000)
     }
