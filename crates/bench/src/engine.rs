@@ -251,7 +251,7 @@ impl Engine {
         self.plan.codec.write_get(&names, out);
     }
 
-    /// Takes the reply of `pending`, whose ranges point into `input`. Answers the operation's next
+    /// Takes the reply of `pending`, whose ranges point into `input`. Returns the operation's next
     /// request, if it has one.
     pub fn handle_reply(
         &mut self,

@@ -222,8 +222,8 @@ impl Claim {
         Some(save)
     }
 
-    /// Leads no more; the lease that is to be ended. Should it lead again, all that it finds is news: its machine is
-    /// gone.
+    /// Gives up leadership and returns the lease to revoke. The machine is dropped, so whatever state is found on the
+    /// next win counts as new.
     pub fn resign(&mut self) -> Option<i64> {
         self.reign = None;
         self.seen = Seen::default();

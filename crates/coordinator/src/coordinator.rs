@@ -202,12 +202,12 @@ impl Coordinator {
         }
     }
 
-    /// Outputs are not taken for long, or again.
+    /// Tells the machine whether its outputs are held back (`true`: a save has been waiting too long) or taken again.
     pub fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
 
-    /// Whether it surely leads: its lease may be over, and another one lead.
+    /// `false` once the lease may have expired, so that another coordinator may already lead.
     pub fn set_leading(&mut self, leads: bool) {
         self.leads = leads;
     }

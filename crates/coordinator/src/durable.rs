@@ -50,7 +50,8 @@ pub struct DurableNode {
     pub incarnation: u64,
     /// Incarnations up to this one were given up; 0: none.
     pub retired_through: u64,
-    /// Of what those up to this one had nothing is missing any more, as owners told. Not written while it is 0.
+    /// Owners reported that everything lost with incarnations up to this one has been rebuilt. Not written while it is
+    /// 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rebuilt_through: u64,
     pub address: String,
@@ -106,7 +107,8 @@ pub struct DurableTenure {
     pub voters: Vec<Vec<DurableVoter>>,
     /// Each must accept the tenure before it serves; empty once it does.
     pub before: Vec<Vec<DurableVoter>>,
-    /// Lives in whose memory its predecessors stored what it is to read, whatever became of them; empty once it serves.
+    /// Sets of node lives that predecessors stored data on, including lives that have ended since. Emptied once this
+    /// tenure serves.
     pub stored_on: Vec<Vec<DurableVoter>>,
     /// Chunks of one stripe that its owner knows to be lost, if the code does not survive so many; 0: none.
     pub lost: u16,

@@ -63,7 +63,7 @@ impl Seat {
         &self.settings
     }
 
-    /// This coordinator leads from this state on; the identity is that of a cluster that is new. Answers the last
+    /// This coordinator leads from this state on; the identity is that of a cluster that is new. Returns the last
     /// epoch.
     ///
     /// # Errors

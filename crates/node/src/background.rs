@@ -31,7 +31,7 @@ pub enum ToBackground {
     Forget {
         session: u64,
     },
-    /// What a rebuilt chunk came in: room for the next.
+    /// The buffer a rebuilt chunk arrived in, returned for reuse.
     Buffer(Vec<u8>),
     /// Where a chunk lies that was wanted, or a copy of it.
     Found(Found),
@@ -70,7 +70,7 @@ impl Background {
         Background { rebuilds, giver, spent: Vec::new(), core_due_us: None }
     }
 
-    /// Takes what the core says; answers the giver's session that something can be sent to now.
+    /// Takes what the core says; returns the giver's session that something can be sent to now.
     pub fn handle(&mut self, message: ToBackground) -> Option<u64> {
         match message {
             ToBackground::Order { session, description, sources, room } => {

@@ -73,8 +73,8 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
-    /// Raises a fence; the same epoch again is fine: with a lower id it says that this memory lacks nothing since.
-    /// Answers what was joined at.
+    /// Fences the partition for `epoch`. Repeating the current epoch is allowed; a lower `next` then records that this
+    /// memory has held everything since that stripe. Returns the stripe id it joined at.
     pub fn raise(
         &mut self,
         partition: PartitionId,
@@ -128,7 +128,7 @@ impl Fences {
     }
 
     /// Promises the owner of an epoch that no higher one fences what it fenced: nothing, unless that is all of these
-    /// partitions. What is left of an owner that gave way for one of them would prove it for all. Answers whether what
+    /// partitions. What is left of an owner that gave way for one of them would prove it for all. Returns whether what
     /// has to outlive the process changed.
     pub fn renew(
         &mut self,

@@ -26,7 +26,7 @@ pub fn fuzz_session(data: &[u8]) {
     run_session(data);
 }
 
-/// As [`fuzz_session`]; answers what the node counted, to see how deep the input went.
+/// As [`fuzz_session`]; returns what the node counted, to see how deep the input went.
 pub fn run_session(data: &[u8]) -> NodeStats {
     let (mode, rest) = data.split_first().unwrap_or((&0, &[]));
     let mut fuzzed = Fuzzed::new();

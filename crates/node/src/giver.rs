@@ -161,7 +161,7 @@ impl Giver {
         self.sessions.remove(&session);
     }
 
-    /// Takes whole frames from the front of `input`; answers how many bytes they were.
+    /// Takes whole frames from the front of `input`; returns how many bytes they were.
     ///
     /// # Errors
     /// The caller sends the output that there is, closes the connection and says so.
@@ -210,7 +210,7 @@ impl Giver {
         Some(Wanted { ticket, stripe, buffer })
     }
 
-    /// The core said what it knows: answers what was asked, and the number of the session that asked it.
+    /// The core said what it knows: answers what was asked, and returns the number of the session that asked it.
     pub(crate) fn handle_found(&mut self, found: Found) -> Option<u64> {
         let (number, asked) = self.asking.remove(&found.ticket)?;
         let (session, spare) = (self.sessions.get_mut(&number)?, &mut self.spare);

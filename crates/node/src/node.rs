@@ -171,7 +171,7 @@ impl Node {
         self.forget_orders(session);
     }
 
-    /// Takes whole frames from the front of `input`; answers how many bytes they were. Input of a session that a
+    /// Takes whole frames from the front of `input`; returns how many bytes they were. Input of a session that a
     /// newer one ended is swallowed. `now` was read after the input came: a promise counts from when it was asked for.
     ///
     /// # Errors

@@ -386,7 +386,7 @@ impl Rebuilds {
         }
     }
 
-    /// Takes whole frames from the front of what another node sent; answers how many bytes they were.
+    /// Takes whole frames from the front of what another node sent; returns how many bytes they were.
     ///
     /// # Errors
     /// When the bytes are no replies: the caller closes the session. What came before them counts.

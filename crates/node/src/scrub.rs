@@ -46,7 +46,7 @@ impl Scrubber {
         (self.bytes_per_s > 0 && store.counters().sealed_chunks > 0).then_some(self.due_us)
     }
 
-    /// Looks at a few chunks if it is time; answers which are damaged.
+    /// Looks at a few chunks if it is time; returns which are damaged.
     pub fn advance(&mut self, now_us: u64, store: &mut ChunkStore) -> Vec<StripeId> {
         let mut damaged = Vec::new();
         if self.deadline_us(store).is_none_or(|due_us| due_us > now_us) {

@@ -45,7 +45,7 @@ impl Peer {
         self.turn(session, &[NodeRequest::Hello(hello)]).expect("greeted");
     }
 
-    /// One turn: sends requests together, answers what comes back.
+    /// One turn: sends requests together, returns what comes back.
     fn turn(&mut self, session: u64, requests: &[NodeRequest<'_>]) -> Result<Vec<NodeReplyOwned>, SessionError> {
         let mut bytes = Vec::new();
         requests.iter().for_each(|request| request.encode(TAG, &mut bytes));

@@ -283,7 +283,7 @@ impl Arena {
         self.used_units -= BLOCK_UNITS;
     }
 
-    /// Takes back all but the first `units` of an allocation; answers what is left of it.
+    /// Takes back all but the first `units` of an allocation; returns what is left of it.
     pub fn shrink(&mut self, allocation: Allocation, units: usize) -> Allocation {
         let kept = Allocation { units: units as u8, ..allocation };
         assert!((1..=usize::from(allocation.units)).contains(&units), "no more than there is");

@@ -27,7 +27,7 @@ impl Budget {
         self.limit_bytes - self.used_bytes - self.promised_bytes
     }
 
-    /// Keeps up to `bytes` free for what will come; all promises together are at most `bytes_max`. Answers how many.
+    /// Keeps up to `bytes` free for what will come; all promises together are at most `bytes_max`. Returns how many.
     pub fn promise(&mut self, bytes: usize, bytes_max: usize) -> usize {
         let promised = bytes.min(self.free_bytes()).min(bytes_max.saturating_sub(self.promised_bytes));
         self.promised_bytes += promised;

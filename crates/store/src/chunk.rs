@@ -98,7 +98,7 @@ impl ChunkMut<'_> {
         usize::from(self.facts().index)
     }
 
-    /// Adds an operation; answers the last one held without a gap.
+    /// Adds an operation; returns the last one held without a gap.
     ///
     /// The stable operation that it carries is taken note of even when there is no memory for its bytes.
     ///
@@ -249,7 +249,7 @@ impl ChunkMut<'_> {
         Ok(())
     }
 
-    /// What holds for an append whatever came before; answers where it ends.
+    /// What holds for an append whatever came before; returns where it ends.
     fn check_shape(&self, append: &Append<'_>) -> Result<u32, Refusal> {
         let facts = self.facts();
         if !facts.takes(append.data_index) || append.bytes.is_empty() || append.previous >= append.op {

@@ -389,7 +389,7 @@ impl ChunkStore {
         self.arena.give_back(blocks_max);
     }
 
-    /// Keeps memory for appends that are accepted before they are here: `bytes`, or less; answers how much. It is part
+    /// Keeps memory for appends that are accepted before they are here: `bytes`, or less; returns how much. It is part
     /// of what is kept for raw operations. `kept_bytes`: what the same ring has already, of which it has its share.
     pub fn promise(&mut self, bytes: usize, kept_bytes: usize) -> usize {
         let bytes_max = (self.budget.limit_bytes() - self.arena.limit_bytes()) / RING_RESERVE_PART;
@@ -476,7 +476,7 @@ impl ChunkStore {
     }
 }
 
-/// Asserts what must hold of one chunk; answers its raw bytes.
+/// Asserts what must hold of one chunk; returns its raw bytes.
 fn invariant_chunk(id: u64, view: &ChunkView<'_>) -> usize {
     let Some(report) = view.report().filter(|report| !report.damaged) else {
         return if let Some(OpenState::Parity(raw)) = view.open { raw.raw_bytes() } else { 0 };

@@ -74,7 +74,7 @@ impl NearReader for NearView {
 
 /// Reads the sealed chunk of a stripe whose payload begins at `position` (see
 /// [`ChunkStore::position`](crate::ChunkStore::position)): puts its payload, as far as it is in use, at the beginning
-/// of `bytes`, and answers its header, which [`ChunkView::of_copy`] takes. Behind it `bytes` has what lies there.
+/// of `bytes`, and returns its header, which [`ChunkView::of_copy`] takes. Behind it `bytes` has what lies there.
 ///
 /// `None`: what lies there is no such chunk (any more), or is longer, or damaged; `bytes` has whatever it was.
 pub fn read_sealed(memory: &dyn NearReader, position: u64, stripe: StripeId, bytes: &mut [u8]) -> Option<HeaderBytes> {

@@ -45,7 +45,7 @@ impl DataLog {
         self.ops.push_back(DataOp { op, offset });
     }
 
-    /// Forgets operations up to `stable`; answers how many.
+    /// Forgets operations up to `stable`; returns how many.
     pub fn forget(&mut self, stable: OpNumber) -> usize {
         let count = self.ops.partition_point(|entry| entry.op <= stable);
         self.ops.drain(..count);
@@ -175,7 +175,7 @@ impl RawBuffer {
         })
     }
 
-    /// Drops the operations up to `op`; answers what the budget gets back.
+    /// Drops the operations up to `op`; returns what the budget gets back.
     pub fn drop_up_to(&mut self, op: OpNumber) -> usize {
         let mut released = 0;
         while let Some(entry) = self.entries.pop_front_if(|entry| entry.op <= op) {

@@ -83,7 +83,7 @@ impl RingReader {
         self.word(PUT).load(Ordering::Acquire) != self.taken
     }
 
-    /// Takes the next message, in place of what `message` was; answers how much of its room is used now, in bytes.
+    /// Takes the next message, in place of what `message` was; returns how much of its room is used now, in bytes.
     ///
     /// # Errors
     /// The other end did what it must not do.

@@ -15,7 +15,7 @@ const DESCRIPTION_AT: usize = 50;
 
 impl ChunkStore {
     /// Flips `count` bits in the payloads of sealed chunks, each in a chunk and at a place that two numbers of `pick`
-    /// choose. Answers how many: none if nothing is sealed.
+    /// choose. Returns how many: none if nothing is sealed.
     pub fn flip_bits(&mut self, count: u32, mut pick: impl FnMut() -> u64) -> u32 {
         let sealed = self.sealed_stripes();
         if sealed.is_empty() {
@@ -36,7 +36,7 @@ impl ChunkStore {
     }
 
     /// Flips `count` bits anywhere in chunks, open ones and headers included: half of them in headers.
-    /// Answers how many.
+    /// Returns how many.
     pub fn rot(&mut self, count: u32, mut pick: impl FnMut() -> u64) -> u32 {
         let mut stripes: Vec<StripeId> = self.stripes().map(|(id, _)| id).collect();
         stripes.sort_unstable();
@@ -54,7 +54,7 @@ impl ChunkStore {
         count
     }
 
-    /// Flips a bit near the beginning of every open parity chunk. Answers how many.
+    /// Flips a bit near the beginning of every open parity chunk. Returns how many.
     pub fn flip_open_parities(&mut self) -> u32 {
         let open: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| !is_sealed).map(|(id, _)| id).collect();
         let mut flipped = 0;
@@ -69,7 +69,7 @@ impl ChunkStore {
     }
 
     /// Spoils the description of the first sealed chunks, as a process that dies while it writes one does.
-    /// Answers of how many.
+    /// Returns of how many.
     pub fn tear_descriptions(&mut self, count: usize) -> u32 {
         let mut torn = 0;
         for stripe in self.sealed_stripes().into_iter().take(count) {
@@ -82,7 +82,7 @@ impl ChunkStore {
     }
 
     /// Flips one bit in the header of every sealed chunk: of the first one the bit `first`, of each other one the next
-    /// bit. Answers of how many.
+    /// bit. Returns of how many.
     pub fn flip_header_bits(&mut self, first: usize) -> usize {
         let sealed = self.sealed_stripes();
         for (at, &stripe) in sealed.iter().enumerate() {
@@ -102,7 +102,7 @@ impl ChunkStore {
     }
 
     /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are
-    /// folded, and it was not noted yet (rule R6). Answers how many chunks.
+    /// folded, and it was not noted yet (rule R6). Returns how many chunks.
     pub fn interrupt_folds(&mut self) -> u32 {
         let open: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| !is_sealed).map(|(id, _)| id).collect();
         let mut interrupted = 0;
@@ -128,7 +128,7 @@ impl ChunkStore {
 
 impl MemoryFile {
     /// Flips one bit of every entry of its tables, and one of all else that is there twice: nothing is lost by that. No
-    /// process uses it. Answers how many.
+    /// process uses it. Returns how many.
     ///
     /// # Errors
     /// What the kernel says.
@@ -143,7 +143,7 @@ impl MemoryFile {
     }
 
     /// Damages the entries of the first chunks of each core, so that nobody can tell what they said. No process uses
-    /// it. Answers of how many.
+    /// it. Returns of how many.
     ///
     /// # Errors
     /// What the kernel says.

@@ -92,7 +92,7 @@ impl Table {
 }
 
 impl Table {
-    /// A bit of each entry turns over; answers of how many.
+    /// A bit of each entry turns over; returns of how many.
     pub fn flip_bits(&mut self, mut pick: impl FnMut() -> u64) -> usize {
         let entries = self.memory.as_chunks_mut::<ENTRY_BYTES>().0;
         for entry in &mut *entries {
@@ -102,7 +102,7 @@ impl Table {
         entries.len()
     }
 
-    /// Half of the entry of so many allocations is lost; answers of how many.
+    /// Half of the entry of so many allocations is lost; returns of how many.
     pub fn spoil(&mut self, count: usize) -> usize {
         let entries = self.memory.as_chunks_mut::<ENTRY_BYTES>().0.iter_mut();
         let told = entries.filter_map(|entry| Some((read_entry(*entry).filter(|&units| units > 0)?, entry)));

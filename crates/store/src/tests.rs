@@ -90,7 +90,7 @@ impl Stripe {
         self.sent.iter().filter(|sent| sent.data_index == data_index).map(|sent| sent.bytes.len() as u32).sum()
     }
 
-    /// Appends to all participants; answers the operation's number.
+    /// Appends to all participants; returns the operation's number.
     pub fn append(&mut self, data_index: u8, bytes: &[u8], stable: u32) -> u32 {
         let number = self.sent.len() as u32 + 1;
         let sent = Sent {

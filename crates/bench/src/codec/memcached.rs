@@ -62,7 +62,7 @@ pub(super) fn parse(expect: Expect, input: &[u8], found: &mut Found) -> Parsed {
     }
 }
 
-/// One `VALUE key flags bytes` header and its block; answers where the next line starts.
+/// One `VALUE key flags bytes` header and its block; returns where the next line starts.
 fn parse_value(
     header: &[u8],
     key_start: usize,

@@ -7,13 +7,13 @@ use shorttail_units::StripeId;
 use super::Node;
 
 impl Node {
-    /// Flips bits of sealed chunks, as decaying memory would; answers how many. One seed chooses the same bits.
+    /// Flips bits of sealed chunks, as decaying memory would; returns how many. One seed chooses the same bits.
     pub fn flip_bits(&mut self, count: u32, seed: u64) -> u32 {
         let mut rng = shorttail_chaos::Rng::new(seed);
         self.holdings.store.flip_bits(count, || rng.draw())
     }
 
-    /// Flips bits anywhere in chunks, as decaying memory would; answers how many. One seed chooses the same bits.
+    /// Flips bits anywhere in chunks, as decaying memory would; returns how many. One seed chooses the same bits.
     pub fn rot(&mut self, count: u32, seed: u64) -> u32 {
         let mut rng = shorttail_chaos::Rng::new(seed);
         self.holdings.store.rot(count, || rng.draw())
@@ -30,7 +30,7 @@ impl Node {
         self.holdings.store.flip_header_bits(first)
     }
 
-    /// Spoils what tells which chunk it is, of so many sealed ones; answers of how many.
+    /// Spoils what tells which chunk it is, of so many sealed ones; returns of how many.
     pub fn tear_descriptions(&mut self, count: usize) -> u32 {
         self.holdings.store.tear_descriptions(count)
     }
@@ -40,7 +40,7 @@ impl Node {
         self.holdings.store.refuse(stripes);
     }
 
-    /// Leaves open parity chunks as a crash in the middle of a fold would; answers how many.
+    /// Leaves open parity chunks as a crash in the middle of a fold would; returns how many.
     pub fn interrupt_folds(&mut self) -> u32 {
         self.holdings.store.interrupt_folds()
     }

@@ -124,7 +124,7 @@ pub struct SimConfig {
     pub repair_bytes_per_s: u64,
     /// Nodes have memory that outlives their processes.
     pub keeps_memory: bool,
-    /// Bits of what is in that memory twice turn over while the process is down, which costs nothing.
+    /// While the process is down, bits flip in fields that are stored twice; nothing may be lost by that.
     pub hurts_kept_memory: bool,
     /// What a core of a node scrubs, in bytes a second; 0: nothing.
     pub scrub_bytes_per_s: u64,

@@ -109,7 +109,7 @@ impl BackgroundHost {
         }
     }
 
-    /// Takes what came over a session; answers how much of it, unless it makes no sense.
+    /// Takes what came over a session; returns how much of it, unless it makes no sense.
     fn read(&mut self, session: SessionId, link: &Link) -> Option<usize> {
         match link.end {
             LinkEnd::Core => Some(0),

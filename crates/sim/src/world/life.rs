@@ -160,7 +160,7 @@ impl World {
         assert!(self.run_while(until_us, |world| !world.is_settled()), "not everything is served: {:?}", self.failure);
     }
 
-    /// Asks, waits for the end, and answers it.
+    /// Asks, waits for the end, and returns it.
     pub fn ask(&mut self, key: &str, action: Action) -> Outcome {
         let op = self.request(0, key, action);
         self.await_op(op)

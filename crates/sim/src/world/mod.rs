@@ -241,7 +241,7 @@ impl World {
         while self.failure.is_none() && self.step_until(until_us) {}
     }
 
-    /// Lets events happen until the condition holds. Answers whether it came to hold before this time.
+    /// Lets events happen as long as `goes_on` holds. Returns whether that, or the run, ended before this time.
     pub fn run_while(&mut self, until_us: u64, mut goes_on: impl FnMut(&World) -> bool) -> bool {
         while self.failure.is_none() && goes_on(self) {
             if !self.step_until(until_us) {

@@ -89,7 +89,7 @@ fn append(store: &mut ChunkStore, stripe: StripeId, number: u32, stable: u32) {
     store.chunk_mut(stripe).expect("open").append(&append).expect("room");
 }
 
-/// Answers the units at which chunks begin, or began.
+/// Returns the units at which chunks begin, or began.
 fn fill(store: &mut ChunkStore) -> Vec<usize> {
     let bytes =
         |counter: u64, length: usize| -> Vec<u8> { (0..length).map(|at| (at as u64 * counter) as u8).collect() };
