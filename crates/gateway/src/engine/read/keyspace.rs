@@ -195,8 +195,9 @@ impl Engine {
         let mut slots = (0..SLOT_COUNT).map(|step| (start + step) % SLOT_COUNT);
         let is_used = |slot: &usize| self.index.count_of(Slot::new(*slot as u16).expect("below")) > 0;
         let slot = slots.find(is_used)?;
-        let entries = self.index.list(Slot::new(slot as u16).expect("below"), 0, usize::MAX).0;
-        Some((entries[start % entries.len()].1, Around { slot, first: 0, left: SLOT_COUNT }))
+        let number = Slot::new(slot as u16).expect("below");
+        let drawn = self.index.nth(number, start % self.index.count_of(number))?;
+        Some((drawn, Around { slot, first: 0, left: SLOT_COUNT }))
     }
 
     /// The next objects of a walk, and where it goes on, if there may be more.

@@ -286,6 +286,11 @@ impl Index {
         (found, end.map(|end| entries[end].tag().0))
     }
 
+    /// One of the locations in a slot, by its place among them.
+    pub fn nth(&self, slot: Slot, place: usize) -> Option<Location> {
+        self.table(slot).0.get(place).map(|entry| entry.location())
+    }
+
     /// Forgets the objects of one slot.
     pub fn clear_slot(&mut self, slot: Slot) {
         self.object_count -= self.tables.get(slot.index()).len() as u64;

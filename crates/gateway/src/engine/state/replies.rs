@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use super::limits::{HELD_BYTES_MAX, HELD_COUNT_MAX, HELD_US_MAX};
 use crate::command::{Access, BoxCommand, StoreError};
 use crate::engine::Token;
-use crate::request::{KeyspaceReply, Reply};
+use crate::request::{KeyspaceReply, Reply, ScannedKey};
 
 #[derive(Debug)]
 struct Waiting {
@@ -36,7 +36,14 @@ pub(in crate::engine) struct Replies {
 }
 
 fn bytes_of(reply: &Reply) -> usize {
-    if let Reply::Bytes(bytes) = reply { bytes.len() } else { 0 }
+    match reply {
+        Reply::Bytes(bytes) => bytes.len(),
+        Reply::Keyspace(Ok(KeyspaceReply::Scanned { keys, .. })) => {
+            keys.iter().map(|scanned| size_of::<ScannedKey>() + scanned.key.len()).sum()
+        }
+        Reply::Keyspace(Ok(KeyspaceReply::RandomKey(Some(key)))) => key.len(),
+        _ => 0,
+    }
 }
 
 impl Replies {
@@ -181,5 +188,15 @@ mod tests {
         replies.push(token(4), Reply::Bytes(vec![0; HELD_BYTES_MAX]), Some(verb(Access::Read)), 0);
         let mut overdue = std::iter::from_fn(|| replies.next_overdue(0, false));
         assert_eq!(overdue.by_ref().count(), 2, "without these two the others are within the bound");
+    }
+
+    #[test]
+    fn what_is_listed_counts_too() {
+        let listed = |key: Vec<u8>| ScannedKey { key, value_bytes: 0, expiry: None };
+        let keys = vec![listed(vec![0; 1000]), listed(vec![0; 500])];
+        let scanned = Reply::Keyspace(Ok(KeyspaceReply::Scanned { next: 0, keys }));
+        assert_eq!(bytes_of(&scanned), 1500 + 2 * size_of::<ScannedKey>());
+        assert_eq!(bytes_of(&Reply::Keyspace(Ok(KeyspaceReply::RandomKey(Some(vec![0; 70]))))), 70);
+        assert_eq!(bytes_of(&Reply::Keyspace(Ok(KeyspaceReply::Count(3)))), 0);
     }
 }

@@ -241,15 +241,17 @@ impl Engine {
             Placed::Sent => {
                 let round = self.round_mut(key).expect("just put back");
                 round.is_sent = true;
-                let has_waited = round.is_eviction && round.stalled_us.take().is_some();
-                if has_waited {
+                // Should it need another place later, it may wait for that as long.
+                let has_waited = round.stalled_us.take().is_some();
+                if has_waited && round.is_eviction {
                     self.evictions.note_waited();
                 }
             }
             Placed::Later => {}
             Placed::Nothing => self.finish_round(key),
             Placed::Striped => {
-                self.round_mut(key).expect("just put back").is_sent = true;
+                let round = self.round_mut(key).expect("just put back");
+                (round.is_sent, round.stalled_us) = (true, None);
                 self.start_striped_write(key);
             }
             Placed::Failed(PlaceError::Wait) => self.stall(key),

@@ -71,6 +71,18 @@ fn reads_wait_for_a_delete_that_found_memory() {
     assert_eq!(told(&mut engine), ["DELETED", "END"]);
 }
 
+/// It may have to be written elsewhere later, and wait for memory there as long as any other.
+#[test]
+fn who_found_memory_once_does_not_wait_any_more() {
+    let (mut engine, slot) = engine_with_stalled_delete();
+    let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
+    assert!(engine.round_mut(lock).expect("a round").stalled_us.is_some());
+    engine.abandon(slot);
+    engine.run_work();
+    let round = engine.round_mut(lock).expect("it is under way");
+    assert_eq!((round.is_sent, round.stalled_us), (true, None));
+}
+
 /// A node may hold its tombstone.
 #[test]
 fn reads_wait_for_a_delete_that_was_sent_once() {

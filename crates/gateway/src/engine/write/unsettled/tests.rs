@@ -81,6 +81,35 @@ fn pieces_are_kept_while_a_later_owner_may_find_that_they_were_touched() {
     }
 }
 
+/// A round loads a value that is over when it is there. A write of unknown outcome may have made its life longer.
+#[test]
+fn a_value_that_ends_while_a_round_loads_it_is_looked_for_anew() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    let left = leave_stripe(&mut engine, KEY);
+    let members: std::sync::Arc<[NodeId]> = (0..engine.config.member_count() as u16).map(NodeId).collect();
+    let (shape, first, id) = (engine.config.shape, engine.take_stripe_ids(1), engine.take_stripe_ids(1));
+    let key = engine.key_ref(KEY).hashed;
+    let partition = engine.config.partition_of(key.slot);
+    let held_in = Stripe::inherited(id, partition, members.clone(), Box::from([100, 0, 0, 0]));
+    let held_in = engine.stripes.insert(held_in);
+    let location = engine.stripes.location(held_in, 0, 0);
+    engine.index.insert(key.slot, key.tag(), location);
+    let manifest = Manifest { value_bytes: 9, first, stripe_count: 1, piece_bytes: 13, shape, members };
+    ask(&mut engine, b"append key 0 0 1\r\nx\r\n");
+    engine.run_work();
+    let lock = engine.locks.find(engine.key_ref(KEY)).expect("its record is being read");
+    engine.note_unsettled(key);
+    let data = ObjectData::Striped { manifest: manifest.clone(), value: Some(vec![1; 9].into()) };
+    let expiry = Some(engine.now.unix_ms);
+    let object = Object { data, expiry, ..Object::new(NewObject::default(), Version::default()) };
+    let version = Version::default();
+    let old = OldRecord { location, version, record_bytes: 100, object_bytes: 109, manifest: Some(manifest) };
+    engine.striped_loaded_for_round(lock, object, old);
+    assert_eq!(told(&mut engine), [], "nobody is told that it is absent");
+    assert!(matches!(engine.locks.get(lock).map(|lock| &lock.phase), Some(LockPhase::Looking)), "it is looked for");
+    assert!(engine.stripes.slot_of(left).is_some());
+}
+
 /// Were one of its keys said to be absent after another one was written, it would have happened at no moment.
 #[test]
 fn nothing_is_said_of_keys_that_may_be_stored_together_until_it_is_known() {
