@@ -23,6 +23,7 @@ use crate::coordinator::Coordinator;
 use crate::lifecycle::Event;
 use crate::members::{GatewayMember, NodeMember};
 use crate::retiring::is_told;
+use crate::told::ToldOfNodes;
 
 impl Coordinator {
     pub(crate) fn is_draining(&self, id: u16) -> bool {
@@ -157,23 +158,38 @@ impl Coordinator {
     /// While a partition is being taken over nobody knows: its last owner's word is over, and the next one has not
     /// counted.
     pub(crate) fn is_empty(&self, id: u16) -> bool {
-        let Some(node) = self.nodes.get(&id) else { return true };
-        // Of a dead node only owners can tell.
-        let says_itself = !node.presence.is_alive() || node.has_told && self.chunks_held(id) == 0;
-        says_itself && self.do_owners_count_nothing(id)
+        self.says_nothing_held(id) && (!self.nodes.contains_key(&id) || self.do_owners_count_nothing(id))
+    }
+
+    /// The same, by what was looked up of all nodes.
+    pub(crate) fn is_empty_as(&self, told: &ToldOfNodes, id: u16) -> bool {
+        self.says_nothing_held(id) && (!self.nodes.contains_key(&id) || told.is_uncounted(id))
+    }
+
+    /// Of a dead node only owners can tell.
+    fn says_nothing_held(&self, id: u16) -> bool {
+        let says = |node: &NodeMember| !node.presence.is_alive() || node.has_told && self.chunks_held(id) == 0;
+        self.nodes.get(&id).is_none_or(says)
     }
 
     /// Is everything served, and do all owners say that they have nothing there?
     fn do_owners_count_nothing(&self, id: u16) -> bool {
-        // One of which some cores let go says that it serves, proven by nothing: what these had it counts no more.
+        let counts_nothing = |seen: &NodeSeen| seen.id == id && seen.chunks_left == Some(0);
+        let mut owners = self.living_owners();
+        self.is_everything_served() && owners.all(|owner| owner.status.nodes.iter().any(counts_nothing))
+    }
+
+    /// One of which some cores let go says that it serves, proven by nothing: what these had it counts no more.
+    pub(crate) fn is_everything_served(&self) -> bool {
         let is_served = |epoch: u32| self.standing_of(epoch).is_some_and(|standing| standing.is_served());
         let mut tenures = self.durable.tenures.iter();
-        let is_served = tenures.all(|(&epoch, tenure)| self.is_owner_alive(tenure) && is_served(epoch));
-        let mut owners = self.gateways.iter().filter(|(id, gateway)| {
-            gateway.presence.is_alive() && self.durable.tenures.values().any(|tenure| tenure.gateway == **id)
-        });
-        let counts_nothing = |seen: &NodeSeen| seen.id == id && seen.chunks_left == Some(0);
-        is_served && owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing))
+        tenures.all(|(&epoch, tenure)| self.is_owner_alive(tenure) && is_served(epoch))
+    }
+
+    pub(crate) fn living_owners(&self) -> impl Iterator<Item = &GatewayMember> {
+        let owners: BTreeSet<u16> = self.durable.tenures.values().map(|tenure| tenure.gateway).collect();
+        let owners = self.gateways.iter().filter(move |(id, _)| owners.contains(id));
+        owners.map(|(_, gateway)| gateway).filter(|gateway| gateway.presence.is_alive())
     }
 
     /// That a node was drained is kept, as nobody can tell of it while owners follow each other. It ends when the node

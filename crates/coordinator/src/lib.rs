@@ -39,6 +39,7 @@ mod stored;
 mod tenures;
 #[cfg(test)]
 mod tests;
+mod told;
 
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};

@@ -19,6 +19,9 @@ pub const LOOKED_AT_ONCE_MAX: usize = 64;
 /// Microseconds for each node of a larger one, which the next look may wait for after a node's heartbeat: a look costs
 /// a tenth of a microsecond for each, and there are the more heartbeats the more nodes there are.
 pub const LOOK_LATER_US: u64 = 5;
+/// Milliseconds between two times that the nodes of a larger one are gone through that are due to be given up: that
+/// takes longer than the rest of a look when many are, and they are due after half a minute or more.
+pub const DUE_EVERY_MS: u64 = 100;
 /// Milliseconds without a heartbeat until a member is suspect: four heartbeats.
 pub const SUSPECT_AFTER_MS: u64 = 2_000;
 /// Milliseconds without a heartbeat until a member is dead: ten heartbeats.

@@ -9,13 +9,15 @@
 //!              |<------>| 5 us for each node
 //! ```
 //!
+//! Nodes that are away for long are many when a rack is: in a large cluster they are gone through at some looks only.
+//!
 //! Must not know: what is done at a look.
 
 use shorttail_units::Now;
 use shorttail_wire::control::NodeState;
 
 use crate::coordinator::Coordinator;
-use crate::limits::{FORGET_GATEWAY_AFTER_MS, LOOK_LATER_US, LOOKED_AT_ONCE_MAX, STOOD_STILL_MS};
+use crate::limits::{DUE_EVERY_MS, FORGET_GATEWAY_AFTER_MS, LOOK_LATER_US, LOOKED_AT_ONCE_MAX, STOOD_STILL_MS};
 use crate::members::NodeMember;
 
 #[derive(Debug, Default)]
@@ -24,11 +26,18 @@ pub(crate) struct Looks {
     last_us: u64,
     /// Heartbeats came since.
     is_owed: bool,
+    /// When those that are due to be given up were gone through last, and whether that was too short a time ago at the
+    /// last look.
+    due_us: Option<u64>,
+    due_count: u64,
+    is_due_owed: bool,
 }
 
 impl Coordinator {
     pub(crate) fn look(&mut self, now: Now) {
-        self.looks = Looks { count: self.looks.count + 1, last_us: now.mono_us, is_owed: false };
+        let looks = &mut self.looks;
+        (looks.last_us, looks.is_owed, looks.is_due_owed) = (now.mono_us, false, false);
+        looks.count += 1;
         self.handle_silence(now);
         self.end_late_orders(now);
         self.advance_tenures(now);
@@ -43,8 +52,27 @@ impl Coordinator {
     }
 
     fn next_look_us(&self) -> u64 {
-        let count = if self.nodes.len() > LOOKED_AT_ONCE_MAX { self.nodes.len() as u64 } else { 0 };
+        let count = if self.is_large() { self.nodes.len() as u64 } else { 0 };
         self.looks.last_us + count * LOOK_LATER_US
+    }
+
+    fn is_large(&self) -> bool {
+        self.nodes.len() > LOOKED_AT_ONCE_MAX
+    }
+
+    /// Are those that are due to be given up gone through at this look?
+    pub(crate) fn may_go_through_due(&mut self, now: Now) -> bool {
+        let is_soon = self.is_large() && self.next_due_us().is_some_and(|at_us| now.mono_us < at_us);
+        self.looks.is_due_owed = is_soon;
+        if !is_soon {
+            self.looks.due_us = Some(now.mono_us);
+            self.looks.due_count += 1;
+        }
+        !is_soon
+    }
+
+    fn next_due_us(&self) -> Option<u64> {
+        self.looks.due_us.map(|at_us| at_us + DUE_EVERY_MS * 1000)
     }
 
     #[cfg(test)]
@@ -52,10 +80,20 @@ impl Coordinator {
         self.looks.count
     }
 
+    /// How often those that are due to be given up were gone through.
+    #[cfg(test)]
+    pub(crate) fn due_count(&self) -> u64 {
+        self.looks.due_count
+    }
+
     /// Monotonic microseconds at which `Input::Deadline` is due.
     pub fn poll_deadline(&self) -> Option<u64> {
         // What else is due can wait for that, and takes a look at everybody to know.
-        if self.looks.is_owed { Some(self.next_look_us()) } else { self.due_us() }
+        if self.looks.is_owed {
+            return Some(self.next_look_us());
+        }
+        let owed = self.next_due_us().filter(|_| self.looks.is_due_owed);
+        self.due_us().into_iter().chain(owed).min()
     }
 
     /// When something is due, by members and tenures.

@@ -72,7 +72,7 @@ impl Coordinator {
     /// What stripes lack, as members told last.
     pub(crate) fn lacking(&self) -> Lacking {
         let told = |gateway: &GatewayMember| gateway.status.totals.lost_of_stripe_max as usize + gateway.untold_losses;
-        Lacking { lost: self.living().map(told).max().unwrap_or(0), away: self.away().collect() }
+        Lacking { lost: self.living().map(told).max().unwrap_or(0), away: self.away() }
     }
 
     /// Did stripes lose more than can be made up for, as owners know?
@@ -82,8 +82,8 @@ impl Coordinator {
 
     /// What they may lack at worst, node `beside` being left out of account.
     pub(crate) fn lacking_at_worst(&self, beside: u16) -> usize {
-        let is_away = |&id: &u16| id != beside && !self.is_loss_untold(&self.nodes[&id]);
-        self.lost_at_worst(beside) + self.away().filter(is_away).count()
+        let is_away = |&&id: &&u16| id != beside && !self.is_loss_untold(&self.nodes[&id]);
+        self.lost_at_worst(beside) + self.away().iter().filter(is_away).count()
     }
 
     /// Gateways whose word counts.
@@ -92,9 +92,14 @@ impl Coordinator {
     }
 
     /// Nodes that are away with chunks that count.
-    fn away(&self) -> impl Iterator<Item = u16> {
+    fn away(&self) -> Vec<u16> {
         let dead = self.nodes.iter().filter(|(_, node)| node.presence.state == NodeState::Dead);
-        dead.map(|(&id, _)| id).filter(move |&id| !self.is_empty(id))
+        let mut away: Vec<u16> = dead.map(|(&id, _)| id).collect();
+        if !away.is_empty() {
+            let told = self.told_of_nodes();
+            away.retain(|&id| !self.is_empty_as(&told, id));
+        }
+        away
     }
 
     fn unserved_problem(&self) -> Option<String> {

@@ -23,6 +23,22 @@ use crate::lifecycle::Event;
 use crate::limits::{LOSS_TOLD_MS, REACH_TOLD_MS};
 use crate::members::{GatewayMember, NodeMember};
 
+/// What stripes may have lost at worst, of which each node may be a part.
+struct LossesAtWorst {
+    /// Chunks of one stripe that some gateway told of.
+    told: usize,
+    /// Nodes of whose loss owners may not have told.
+    untold: usize,
+    /// Nodes of which something may be missing, if nobody can tell now.
+    doubtful: Option<usize>,
+}
+
+/// What becomes of nodes that are due depends on it, and changes it.
+struct Prospects {
+    could_be_rebuilt: bool,
+    losses: LossesAtWorst,
+}
+
 impl Coordinator {
     /// The time after which a dead node is given up begins when no gateway has an answer of it any more.
     pub(crate) fn note_serving(&mut self, now: Now, seen: &[NodeSeen]) {
@@ -55,12 +71,20 @@ impl Coordinator {
         }
         let due = self.nodes.iter().filter(|(_, node)| self.is_due(node, now.mono_us));
         let mut due: Vec<(u64, u16)> = due.map(|(&id, node)| (node.presence.since_us, id)).collect();
+        if due.is_empty() || !self.may_go_through_due(now) {
+            return;
+        }
         due.sort_unstable();
+        let told = self.told_of_nodes();
+        let mut prospects = None;
         for (_, id) in due {
-            if self.may_be_serving(id) {
+            if told.may_be_serving(id) {
                 self.nodes.get_mut(&id).expect("listed above").presence.since_us = now.mono_us;
-            } else if self.may_be_given_up(id) {
+            } else if self.is_empty_as(&told, id)
+                || self.is_bearable(prospects.get_or_insert_with(|| self.prospects()), id)
+            {
                 self.retire(now, id);
+                prospects = None;
             }
         }
     }
@@ -101,14 +125,14 @@ impl Coordinator {
         node.presence.state == NodeState::Dead && deadline_us.is_some_and(|deadline_us| deadline_us <= now_us)
     }
 
-    /// One that answers a gateway, or any while no gateway tells, is only out of the coordinator's own sight.
-    fn may_be_serving(&self, id: u16) -> bool {
-        !self.living().any(|gateway| gateway.has_told) || self.is_seen(id)
+    fn prospects(&self) -> Prospects {
+        Prospects { could_be_rebuilt: self.could_be_rebuilt(), losses: self.losses_at_worst() }
     }
 
     /// Does the code survive it that what the node holds is lost, too, and would that be made up for?
-    fn may_be_given_up(&self, id: u16) -> bool {
-        self.is_empty(id) || self.could_be_rebuilt() && self.lost_at_worst(id) < self.settings.code.tolerance()
+    fn is_bearable(&self, prospects: &Prospects, id: u16) -> bool {
+        let lost = || self.lost_beside(&prospects.losses, id);
+        prospects.could_be_rebuilt && lost() < self.settings.code.tolerance()
     }
 
     /// Are there owners, or may there be some?
@@ -116,9 +140,19 @@ impl Coordinator {
         self.partitions_served() == self.settings.partition_count || self.could_anybody_follow()
     }
 
-    /// Is it dead for so long that it would be given up, if it might?
+    /// Nodes that are dead for so long that they would be given up, if they might.
+    pub(crate) fn waited_for(&self) -> Vec<u16> {
+        let due = self.nodes.iter().filter(|(_, node)| self.is_due(node, self.now_us));
+        let mut due: Vec<u16> = due.map(|(&id, _)| id).collect();
+        if !due.is_empty() {
+            let (told, prospects) = (self.told_of_nodes(), self.prospects());
+            due.retain(|&id| !self.is_empty_as(&told, id) && !self.is_bearable(&prospects, id));
+        }
+        due
+    }
+
     pub(crate) fn is_waited_for(&self, id: u16) -> bool {
-        self.nodes.get(&id).is_some_and(|node| self.is_due(node, self.now_us)) && !self.may_be_given_up(id)
+        self.waited_for().contains(&id)
     }
 
     /// What a node held is lost from now on.
@@ -158,7 +192,7 @@ impl Coordinator {
             !owners.is_empty() && owners.iter().all(sees)
         };
         let is_met = |&(&id, node): &(&u16, &NodeMember)| {
-            node.presence.is_alive() && is_told(node.since_us, now.mono_us) && is_reached(id)
+            !node.is_met && node.presence.is_alive() && is_told(node.since_us, now.mono_us) && is_reached(id)
         };
         let met: Vec<u16> = self.nodes.iter().filter(is_met).map(|(&id, _)| id).collect();
         for id in met {
@@ -167,19 +201,35 @@ impl Coordinator {
     }
 
     /// How many chunks may be lost at most of a stripe that is not lost itself, node `beside` being left out of
-    /// account. A gateway's report that came after a node was given up may have been made before. While some partition
-    /// is not served nobody can tell of it: then nothing counts as rebuilt that was given up and of which nobody told
-    /// before, whatever became of its node.
+    /// account.
     pub(crate) fn lost_at_worst(&self, beside: u16) -> usize {
+        self.lost_beside(&self.losses_at_worst(), beside)
+    }
+
+    /// A gateway's report that came after a node was given up may have been made before. While some partition is not
+    /// served nobody can tell of it: then nothing counts as rebuilt that was given up and of which nobody told before,
+    /// whatever became of its node.
+    fn losses_at_worst(&self) -> LossesAtWorst {
         let told = self.living().map(|gateway| gateway.status.totals.lost_of_readable_max as usize);
-        let told = told.max().unwrap_or(0);
-        let others = || self.nodes.iter().filter(|&(&id, _)| id != beside);
-        let untold = others().filter(|(_, node)| self.is_loss_untold(node)).count();
-        if self.can_tell_losses() {
-            return told + untold;
+        let doubtful = || self.nodes.keys().filter(|id| self.is_doubtful(**id)).count();
+        LossesAtWorst {
+            told: told.max().unwrap_or(0),
+            untold: self.nodes.values().filter(|node| self.is_loss_untold(node)).count(),
+            doubtful: (!self.can_tell_losses()).then(doubtful),
         }
-        let all = others().filter(|(id, node)| self.may_miss(**id) || self.is_loss_untold(node)).count();
-        all.min(self.settings.code.tolerance()).max(told + untold)
+    }
+
+    fn lost_beside(&self, losses: &LossesAtWorst, beside: u16) -> usize {
+        let is_untold = self.nodes.get(&beside).is_some_and(|node| self.is_loss_untold(node));
+        let sure = losses.told + losses.untold - usize::from(is_untold);
+        let Some(doubtful) = losses.doubtful else { return sure };
+        let doubtful = doubtful - usize::from(self.is_doubtful(beside));
+        doubtful.min(self.settings.code.tolerance()).max(sure)
+    }
+
+    /// May something be missing, as long as nobody can tell, of what a known node had?
+    fn is_doubtful(&self, id: u16) -> bool {
+        self.nodes.get(&id).is_some_and(|node| self.may_miss(id) || self.is_loss_untold(node))
     }
 
     /// May something be missing of what a node had that was given up?
@@ -224,7 +274,7 @@ impl Coordinator {
     }
 
     pub(crate) fn waiting_problem(&self) -> Option<String> {
-        let waited_for: Vec<u16> = self.nodes_kept().map(|(&id, _)| id).filter(|&id| self.is_waited_for(id)).collect();
+        let waited_for = self.waited_for();
         let first = waited_for.first()?;
         let names: Vec<String> = waited_for.iter().map(u16::to_string).collect();
         let (who, them, first_lost) = match waited_for.len() {

@@ -8,6 +8,7 @@ use shorttail_wire::control::*;
 use crate::limits::*;
 use crate::*;
 
+mod costs;
 mod feasible;
 mod gone;
 mod leading;
