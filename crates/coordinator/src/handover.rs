@@ -15,7 +15,8 @@
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What
 //! there is is saved once more before the owner is told to let go, so that it goes on while the store is away. A plan
 //! is dropped when an heir is gone or reaches too few nodes for 2 s, or when the owner's drain is cancelled. Should the
-//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go.
+//! owner die meanwhile, its heirs follow all the same. Only an owner that serves is told to let go. While nothing can
+//! be saved no step is taken, and the time in which heirs are to be prepared does not run: they may not know of it.
 //!
 //! An owner that follows itself is told to only once it is prepared, and if nothing came up meanwhile: it is tried
 //! again later. If it lets go of one tenure, and in 2 s not of the others, the one is dealt as that of a dead owner is.
@@ -90,8 +91,13 @@ impl HandOver {
 }
 
 impl Coordinator {
-    /// Takes the next step of a planned hand-over, or begins one if it is wanted and nothing else is under way.
+    /// Takes the next step of a planned hand-over, or begins one if it is wanted and nothing else is under way. While
+    /// nothing can be saved heirs may not have heard of theirs, and who lets go would have nobody to follow: that time
+    /// is not theirs to prepare in.
     pub(crate) fn hand_over(&mut self, now: Now) {
+        if self.rests() {
+            return self.put_off_order(now);
+        }
         let can_go_on = |plan: &HandOver| self.wanted(now).is_none() && self.may_unite(now) && !plan.is_due(now);
         let is_in_the_way = |plan: &HandOver| plan.unites() && !plan.is_ordered && !can_go_on(plan);
         if self.tenures.hand_over.as_ref().is_some_and(is_in_the_way) {
@@ -181,6 +187,13 @@ impl Coordinator {
         let begun_us = now.mono_us;
         self.tenures.hand_over = Some(HandOver { epochs, heirs, begun_us, is_ordered: false, let_go_us: None });
         self.persist();
+    }
+
+    /// Heirs have the whole time to prepare from now on.
+    pub(crate) fn put_off_order(&mut self, now: Now) {
+        if let Some(plan) = self.tenures.hand_over.as_mut().filter(|plan| !plan.is_ordered) {
+            plan.begun_us = now.mono_us;
+        }
     }
 
     fn order_when_prepared(&mut self, now: Now) {

@@ -89,14 +89,15 @@ impl Coordinator {
         }
     }
 
-    /// The store is there again: who is dead may come back now, for which that time does not count, and owners hear
-    /// only now of what was given up before.
+    /// The store is there again: who is dead may come back now, for which that time does not count, heirs hear only now
+    /// of what they are to prepare for, and owners of what was given up before.
     pub(crate) fn end_rest(&mut self, now: Now, began_us: u64) {
         let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
         dead.for_each(|node| {
             let since_us = &mut node.presence.since_us;
             *since_us += now.mono_us.saturating_sub(began_us.max(*since_us));
         });
+        self.put_off_order(now);
         self.count_losses_anew(now);
     }
 

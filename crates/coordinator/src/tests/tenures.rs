@@ -10,6 +10,7 @@ mod losses;
 mod restored;
 mod returning;
 mod silent;
+mod store_away;
 mod voters;
 
 /// A message that names a tenure leaves only when the tenure is on disk just so.
