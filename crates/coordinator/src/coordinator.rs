@@ -3,7 +3,7 @@
 //! Outputs are a queue because order carries the promise: a `Persist` stands before every `Send` that rests on it, and
 //! the driver completes one before it begins the next.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
@@ -98,6 +98,8 @@ pub struct Coordinator {
     pub(crate) started_us: u64,
     pub(crate) now_us: u64,
     outputs: VecDeque<Output>,
+    /// Connections whose `Close` is among them: whoever is there is not heard any more.
+    closing: BTreeSet<ConnectionId>,
     /// When members were told last what had changed.
     told_us: u64,
     /// What members are to know waits: outputs are not taken.
@@ -161,6 +163,7 @@ impl Coordinator {
             started_us: now.mono_us,
             now_us: now.mono_us,
             outputs: VecDeque::new(),
+            closing: BTreeSet::new(),
             told_us: now.mono_us,
             is_held: false,
             leads: true,
@@ -230,7 +233,11 @@ impl Coordinator {
         if self.outputs.is_empty() {
             self.tell();
         }
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if let Some(Output::Close { connection }) = &output {
+            self.closing.remove(connection);
+        }
+        output
     }
 
     /// Whether something waits to be saved.
@@ -239,6 +246,10 @@ impl Coordinator {
     }
 
     fn handle_message(&mut self, now: Now, connection: ConnectionId, message: ToCoordinator) {
+        // While the store is away it is not closed, and what its member goes on to say would heap up answers.
+        if self.closing.contains(&connection) {
+            return;
+        }
         match message {
             ToCoordinator::RegisterNode(registration) => self.register_node(now, connection, registration),
             ToCoordinator::RegisterGateway(registration) => self.register_gateway(now, connection, registration),
@@ -367,7 +378,9 @@ impl Coordinator {
     /// Closes a connection from this side; what its member was told before still leaves.
     pub(crate) fn close(&mut self, now: Now, connection: ConnectionId) {
         self.handle_closed(now, connection);
-        self.outputs.push_back(Output::Close { connection });
+        if self.closing.insert(connection) {
+            self.outputs.push_back(Output::Close { connection });
+        }
     }
 
     /// The last that was handed out.

@@ -1,5 +1,7 @@
 //! Scenarios: the metadata store is away for longer than anything is waited for.
 
+use crate::candidate::State;
+
 use super::*;
 
 impl Stage {
@@ -41,4 +43,38 @@ fn who_is_prepared_is_followed_to_when_the_store_is_there_again() {
     stage.lose_store(false);
     stage.beat();
     assert_eq!(stage.lets_go(old), [1]);
+}
+
+/// It goes on to beat, as it does not know that it is taken for dead.
+#[test]
+fn a_connection_that_cannot_be_closed_yet_is_closed_once() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let mut now = Now::default();
+    seat.begin_reign(now, 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    let tell = |seat: &mut Seat, now: Now, connection: u64, message: ToCoordinator| {
+        seat.handle(now, Input::Message { connection: ConnectionId(connection), message });
+    };
+    tell(&mut seat, now, 1, ToCoordinator::RegisterNode(node(1, Some(0))));
+    tell(&mut seat, now, 2, ToCoordinator::RegisterGateway(gateway_registration(None, 9)));
+    while seat.poll_output(0).is_some() {
+        seat.handle_saved(1);
+    }
+    tell(&mut seat, now, 3, ToCoordinator::RegisterNode(node(1, Some(1))));
+    assert!(matches!(seat.poll_output(0), Some(Output::Persist(_))), "the store is not to have it for long");
+    for _ in 0..2 * DEAD_AFTER_MS / HEARTBEAT_MS {
+        now.mono_us += HEARTBEAT_MS * 1000;
+        tell(&mut seat, now, 2, sees(&[]));
+    }
+    for connection in [1, 3, 1, 3, 1] {
+        tell(&mut seat, now, connection, ToCoordinator::NodeStatus(NodeStatus::default()));
+        tell(&mut seat, now, connection, ToCoordinator::RegisterNode(node(1, Some(2))));
+    }
+    seat.handle_saved(1);
+    let mut closed = Vec::new();
+    while let Some(output) = seat.poll_output(now.mono_us) {
+        seat.handle_saved(1);
+        closed.extend(if let Output::Close { connection } = output { Some(connection.0) } else { None });
+    }
+    assert_eq!(closed, [1, 3]);
+    assert_eq!(seat.machine().expect("it leads").view().nodes.len(), 2, "nor is it another member");
 }
