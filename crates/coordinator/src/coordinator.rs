@@ -94,7 +94,7 @@ pub struct Coordinator {
     pub(crate) orders: BTreeMap<u64, Pending>,
     pub(crate) order_number_next: u64,
     pub(crate) tenures: Tenures,
-    /// Monotonic microseconds of its start, and of the last input.
+    /// Monotonic microseconds of its start, later by the time for which nothing could be saved, and of the last input.
     pub(crate) started_us: u64,
     pub(crate) now_us: u64,
     outputs: VecDeque<Output>,
@@ -334,6 +334,10 @@ impl Coordinator {
             }
         }
         self.retire_nodes(now);
+        // While nothing can be saved nobody is let in.
+        if self.rests() {
+            return;
+        }
         let count = self.gateways.len();
         self.forget_gateways(|_, gateway| {
             let deadline = gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS);

@@ -268,7 +268,7 @@ impl Coordinator {
             self.drop_plan();
         }
         // Longer than until others get what it owned: it is the same process whenever it comes.
-        let may_return = self.now_us < self.started_us + FORGET_GATEWAY_AFTER_MS * 1000;
+        let may_return = self.rests() || self.now_us < self.started_us + FORGET_GATEWAY_AFTER_MS * 1000;
         let gateways = &self.gateways;
         let known = self.durable.draining.len();
         self.durable.draining.retain(|id| may_return || gateways.contains_key(id));

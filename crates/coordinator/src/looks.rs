@@ -99,11 +99,13 @@ impl Coordinator {
     /// When something is due, by members and tenures.
     fn due_us(&self) -> Option<u64> {
         let deadline_us = |node: &NodeMember| node.presence.deadline_us(self.settings.retire_after_ms);
-        // A node that is waited for is looked at when something is heard.
-        let nodes = self.nodes.values().map(deadline_us).map(|at_us| at_us.filter(|&at_us| at_us > self.now_us));
-        let gateways = self.gateways.values().map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
+        let nodes = self.nodes.values().filter_map(deadline_us);
+        let gateways =
+            self.gateways.values().filter_map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
+        // Who is waited for, as a node or while the store is away, is looked at when something is heard.
+        let members = nodes.chain(gateways).filter(|&at_us| at_us > self.now_us);
         let others = self.order_deadline_us().into_iter().chain(self.tenures_deadline_us());
-        nodes.chain(gateways).flatten().chain(others).min()
+        members.chain(others).min()
     }
 
     /// After it stood still itself, whoever was alive is given the time of silence anew, and for the dead that time

@@ -92,11 +92,12 @@ impl Coordinator {
     /// The store is there again: who is dead may come back now, for which that time does not count, heirs hear only now
     /// of what they are to prepare for, and owners of what was given up before.
     pub(crate) fn end_rest(&mut self, now: Now, began_us: u64) {
-        let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
-        dead.for_each(|node| {
-            let since_us = &mut node.presence.since_us;
-            *since_us += now.mono_us.saturating_sub(began_us.max(*since_us));
-        });
+        let rested = |since_us: u64| now.mono_us.saturating_sub(began_us.max(since_us));
+        let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
+        let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
+        let dead = members.filter(|presence| presence.state == NodeState::Dead);
+        dead.for_each(|presence| presence.since_us += rested(presence.since_us));
+        self.started_us += rested(self.started_us);
         self.put_off_order(now);
         self.count_losses_anew(now);
     }

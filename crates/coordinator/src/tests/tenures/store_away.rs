@@ -78,3 +78,43 @@ fn a_connection_that_cannot_be_closed_yet_is_closed_once() {
     assert_eq!(closed, [1, 3]);
     assert_eq!(seat.machine().expect("it leads").view().nodes.len(), 2, "nor is it another member");
 }
+
+impl Stage {
+    fn is_known(&self, id: u16) -> bool {
+        self.scene.coordinator.status().gateways.iter().any(|entry| entry.id == id)
+    }
+}
+
+/// It is let in when the store is there again, and has as long for that as at any other time.
+#[test]
+fn a_gateway_that_cannot_come_back_is_not_forgotten_nor_is_its_drain() {
+    let (mut stage, old, _) = of_two();
+    stage.drain(old);
+    stage.close(old);
+    stage.gateways.get_mut(&old).expect("known").is_silent = true;
+    stage.pass_ms(FORGET_GATEWAY_AFTER_MS / 2);
+    stage.lose_store(true);
+    stage.pass_ms(2 * FORGET_GATEWAY_AFTER_MS);
+    stage.lose_store(false);
+    stage.pass_ms(FORGET_GATEWAY_AFTER_MS / 2 - 200);
+    assert!(stage.is_known(old) && stage.scene.persisted.draining.contains(&old));
+    stage.pass_ms(400);
+    assert!(!stage.is_known(old) && stage.scene.persisted.draining.is_empty());
+}
+
+#[test]
+fn the_drain_of_a_gateway_outlives_a_coordinator_that_begins_without_its_store() {
+    let (mut stage, old, new) = of_two();
+    stage.drain(old);
+    let mut stage = stage.restart();
+    stage.gateways.values_mut().for_each(|actor| actor.is_silent = true);
+    stage.lose_store(true);
+    stage.pass_ms(2 * FORGET_GATEWAY_AFTER_MS);
+    stage.lose_store(false);
+    stage.return_of(new).expect("let in");
+    stage.gateways.get_mut(&new).expect("known").is_silent = false;
+    stage.pass_ms(FORGET_GATEWAY_AFTER_MS - 200);
+    assert!(stage.scene.persisted.draining.contains(&old));
+    stage.pass_ms(400);
+    assert!(stage.scene.persisted.draining.is_empty());
+}
