@@ -2,7 +2,7 @@
 
 /// Nodes of a cluster: their numbers have 16 bits, and a view of all of them must fit in one control message.
 pub const NODE_COUNT_MAX: usize = 4096;
-/// Gateways of a cluster.
+/// Gateways of a cluster: so many may live. Dead ones are remembered while there is room beside them.
 pub const GATEWAY_COUNT_MAX: usize = 256;
 /// Bytes of an address that a member announces: the longest socket path and `unix:`.
 pub const ADDRESS_BYTES_MAX: usize = 120;

@@ -1,5 +1,6 @@
 //! Registration: who is let in, and as whom.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use shorttail_units::{ClusterId, Incarnation, NodeId, Now};
@@ -223,7 +224,7 @@ impl Coordinator {
         if let Some(gateway_id) = self.gateway_of(registration.life) {
             return Ok(GatewaySession { cluster_id: ClusterId(self.durable.cluster_id), gateway_id });
         }
-        if self.gateways.len() >= GATEWAY_COUNT_MAX {
+        if self.alive_gateways().count() >= GATEWAY_COUNT_MAX {
             return Err(Refusal::Full("gateway".into()));
         }
         let next = self.durable.gateway_id_next;
@@ -280,6 +281,7 @@ impl Coordinator {
         self.forget_gateways(|other, gateway| {
             other != id && !gateway.presence.is_alive() && is_in_place_of(&registration, &gateway.registration)
         });
+        self.make_room_beside(id);
         if let Some(counted) = self.gone.take(registration.life) {
             (status.totals, counted_before) = (counted.totals, counted.nodes);
         }
@@ -309,6 +311,21 @@ impl Coordinator {
         self.tell_served_to(connection);
         self.tell_terms_to(id);
         self.mark_view_changed();
+    }
+
+    /// The dead are kept for as long as there is room: those go first that are dead for longest. Whose drain would end
+    /// with it stays, if others can go. What it owns keeps its number.
+    fn make_room_beside(&mut self, id: u16) {
+        let others = self.gateways.iter().filter(|(other, _)| **other != id);
+        let dead = others.clone().filter(|(_, gateway)| !gateway.presence.is_alive());
+        let order = |other: u16, gateway: &GatewayMember| {
+            (self.durable.draining.contains(&other), gateway.presence.since_us, other)
+        };
+        let mut dead: Vec<_> = dead.map(|(&other, gateway)| order(other, gateway)).collect();
+        dead.sort_unstable();
+        let over_count = (others.count() + 1).saturating_sub(GATEWAY_COUNT_MAX);
+        let over: BTreeSet<u16> = dead.into_iter().take(over_count).map(|(.., other)| other).collect();
+        self.forget_gateways(|other, _| over.contains(&other));
     }
 
     fn admit_version(&self, version: u16) -> Result<(), Refusal> {

@@ -9,6 +9,7 @@ use crate::limits::*;
 use crate::*;
 
 mod costs;
+mod crowded;
 mod feasible;
 mod gone;
 mod leading;
