@@ -74,7 +74,12 @@ impl Coordinator {
         if !cancel {
             if !node.presence.is_alive() {
                 let state = state.name();
-                return Err(format!("node {id} is {state}: what it held is rebuilt elsewhere, it need not be drained"));
+                return Err(match self.is_waited_for(id) {
+                    true => format!(
+                        "node {id} is {state} and waited for, with what it holds: start it again, and drain it then; if its                          memory is gone, `shorttail remove node {id} --lost` takes it out"
+                    ),
+                    false => format!("node {id} is {state}: what it held is rebuilt elsewhere, it need not be drained"),
+                });
             }
             if let Some(problem) = self.drain_problem(id) {
                 return Err(format!("node {id} cannot be drained: {problem}"));
@@ -262,6 +267,12 @@ impl Coordinator {
         let (node, is_empty) = (self.nodes.get(&id)?, self.is_empty(id));
         if !node.presence.is_alive() {
             let state = node.presence.state.name();
+            if self.is_waited_for(id) {
+                return Some(format!(
+                    "node {id} is {state} and waited for, and nothing that it holds is rebuilt (`shorttail status` tells \
+                     why): start it again, or give it up with --lost if its memory is gone"
+                ));
+            }
             return (!is_empty).then(|| {
                 format!(
                     "node {id} is {state}, and not all that it held is elsewhere yet: wait until it is rebuilt, or give it up \

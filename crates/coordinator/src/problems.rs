@@ -108,6 +108,13 @@ impl Coordinator {
         if unserved_count == 0 {
             return self.unproven_problem();
         }
+        if self.rests() {
+            // Who has the other partitions by now was told to nobody, and whoever had them may serve on.
+            return Some(format!(
+                "{unserved_count} of {all} partitions have no owner that is heard: nothing can be saved, so nobody is let in or \
+                 told to follow; an owner that is only out of sight serves on"
+            ));
+        }
         if self.alive_gateways().next().is_none() {
             return Some(
                 "no gateway is alive: nobody serves, and what is stored is not known; start a gateway".to_owned(),

@@ -108,8 +108,8 @@ impl Coordinator {
 
     fn free_node_id(&self) -> Result<u16, Refusal> {
         let is_used = |id: u16| self.durable.nodes.contains_key(&id) || self.durable.removed.contains(id);
-        let id = (0..=u16::MAX).find(|&id| !is_used(id));
-        id.filter(|_| self.has_room_for_node()).ok_or_else(full_of_nodes)
+        let id = (0..=u16::MAX).find(|&id| !is_used(id)).ok_or_else(out_of_node_numbers)?;
+        if self.has_room_for_node() { Ok(id) } else { Err(full_of_nodes()) }
     }
 
     /// Nodes that were taken out leave their place, not their number.
@@ -390,6 +390,11 @@ fn socket(address: &str) -> Option<SocketAddr> {
 
 fn full_of_nodes() -> Refusal {
     Refusal::Full("node; `shorttail remove node N` makes room for one".into())
+}
+
+/// Taking another one out would not help.
+fn out_of_node_numbers() -> Refusal {
+    Refusal::Full("node: every number was given to one, for good; start it in the place of one that is gone (`--id N`)".into())
 }
 
 fn admit_domain(domain: &str) -> Result<(), Refusal> {

@@ -17,6 +17,7 @@ mod leaving;
 mod many;
 mod reach;
 mod tenures;
+mod unheard;
 mod uniting;
 mod whereabouts;
 

@@ -9,6 +9,7 @@ mod followed;
 mod late;
 mod passing;
 mod told;
+mod waited_for;
 
 /// Nodes 0 to `count - 1`, and one gateway that owns everything.
 struct Cluster {
