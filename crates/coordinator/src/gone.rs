@@ -42,25 +42,29 @@ pub(crate) struct Counted {
 
 impl Counted {
     fn of(gateway: &GatewayMember) -> Self {
-        let mut nodes = gateway.counted_before.clone();
-        nodes.extend(gateway.status.nodes.iter().map(|seen| (seen.id, NodeCounted::of(seen))));
-        Counted { totals: gateway.status.totals.counters(), nodes }
+        Counted { totals: gateway.status.totals.counters(), nodes: gateway.counted().collect() }
     }
 
     fn add(&mut self, other: Self) {
         self.totals = self.totals.plus(other.totals);
-        for (id, counted) in other.nodes {
-            let sum = self.nodes.entry(id).or_default();
-            *sum = sum.plus(counted);
-        }
+        add(&mut self.nodes, other.nodes);
+    }
+}
+
+/// By node.
+pub(crate) fn add(sums: &mut BTreeMap<u16, NodeCounted>, counted: impl IntoIterator<Item = (u16, NodeCounted)>) {
+    for (id, counted) in counted {
+        let sum = sums.entry(id).or_default();
+        *sum = sum.plus(counted);
     }
 }
 
 impl GatewayMember {
-    /// What it counted of a node so far.
-    pub(crate) fn counted_of(&self, node: u16) -> Option<NodeCounted> {
-        let told = self.status.nodes.iter().find(|seen| seen.id == node);
-        told.map(NodeCounted::of).or_else(|| self.counted_before.get(&node).copied())
+    /// What it counted of nodes so far, each of them once.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (u16, NodeCounted)> {
+        let mut counted = self.counted_before.clone();
+        counted.extend(self.status.nodes.iter().map(|seen| (seen.id, NodeCounted::of(seen))));
+        counted.into_iter()
     }
 }
 
@@ -92,9 +96,11 @@ impl Gone {
         self.last.iter().fold(self.sum.totals, |sum, (_, counted)| sum.plus(counted.totals))
     }
 
-    pub fn counted_of(&self, node: u16) -> NodeCounted {
-        let all = self.last.iter().map(|(_, counted)| counted).chain([&self.sum]);
-        let of_node = all.filter_map(|counted| counted.nodes.get(&node).copied());
-        of_node.fold(NodeCounted::default(), NodeCounted::plus)
+    /// By node.
+    pub fn counted_of_nodes(&self) -> BTreeMap<u16, NodeCounted> {
+        let mut sums = self.sum.nodes.clone();
+        let last = self.last.iter().flat_map(|(_, counted)| &counted.nodes);
+        add(&mut sums, last.map(|(&id, &counted)| (id, counted)));
+        sums
     }
 }

@@ -119,7 +119,7 @@ impl Coordinator {
     }
 
     /// How far a node is that drains.
-    pub(crate) fn drain_status(&self, id: u16) -> Option<DrainStatus> {
+    pub(crate) fn drain_status(&self, id: u16, told: &ToldOfNodes) -> Option<DrainStatus> {
         if !self.is_draining(id) {
             return None;
         }
@@ -129,13 +129,13 @@ impl Coordinator {
             (rate + totals.move_bytes_per_s, stranded + totals.moves_stranded)
         });
         let bytes_left = node.status.memory_used_bytes;
-        let drained = self.is_empty(id);
+        let drained = self.is_empty_as(told, id);
         let stuck = format!("{stranded} chunks find no node that has room and holds nothing of their stripe");
         let problem = self.drain_problem(id).or((stranded > 0).then_some(stuck)).or(self.remains_problem(id));
         let problem = problem.filter(|_| !drained);
         // The rate is of all that drain: they are emptied together.
         let drains = |other: u16, node: &NodeMember| self.is_draining(other) && node.presence.is_alive();
-        let all = self.nodes.iter().filter(|&(&other, node)| drains(other, node) && !self.is_empty(other));
+        let all = self.nodes.iter().filter(|&(&other, node)| drains(other, node) && !self.is_empty_as(told, other));
         let bytes: u64 = all.map(|(_, node)| node.status.memory_used_bytes).sum();
         let seconds_left = bytes.checked_div(rate).filter(|_| !drained);
         Some(DrainStatus { drained, chunks_left: self.chunks_held(id), bytes_left, seconds_left, problem })

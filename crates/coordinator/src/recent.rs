@@ -7,6 +7,8 @@
 //! recent    <-------------------------------------------------->   until `next` is ten seconds old and becomes `base`
 //! ```
 
+use std::collections::BTreeMap;
+
 use shorttail_wire::control::{NodeSeen, StoreTotals};
 
 /// Microseconds between two reports that are kept to compare with.
@@ -82,12 +84,11 @@ impl Recent {
         }
     }
 
-    /// What the latest report counts beyond the older of those kept.
-    pub fn of(&self, latest: &NodeSeen) -> NodeSeen {
-        match self.base.iter().find(|earlier| earlier.id == latest.id) {
-            Some(earlier) => latest.since(earlier),
-            None => latest.clone(),
-        }
+    /// What the latest report counts beyond the older of those kept, of each node.
+    pub fn of(&self, latest: &[NodeSeen]) -> Vec<NodeSeen> {
+        let base: BTreeMap<u16, &NodeSeen> = self.base.iter().map(|earlier| (earlier.id, earlier)).collect();
+        let of_node = |latest: &NodeSeen| base.get(&latest.id).map_or_else(|| latest.clone(), |base| latest.since(base));
+        latest.iter().map(of_node).collect()
     }
 }
 
@@ -107,7 +108,7 @@ mod tests {
         for second in 0..60 {
             // One request a second.
             recent.note(second * 1_000_000, &[report(second)]);
-            let counted = recent.of(&report(second)).read_latency.count();
+            let counted = recent.of(&[report(second)])[0].read_latency.count();
             assert!(counted <= 20 && counted >= second.min(10), "{counted} in second {second}");
         }
     }
@@ -144,6 +145,6 @@ mod tests {
         let mut recent = Recent::default();
         recent.note(0, &[]);
         recent.note(20_000_000, &[report(5)]);
-        assert_eq!(recent.of(&report(7)).read_latency.count(), 7);
+        assert_eq!(recent.of(&[report(7)])[0].read_latency.count(), 7);
     }
 }

@@ -1,14 +1,17 @@
 //! The picture of the cluster for people and scripts.
 
+use std::collections::BTreeMap;
+
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, MoveStatus, NodeSeen, NodeStage,
-    NodeState, NodeStatusEntry, RepairStatus, StoreTotals, TenureState, TenureStatusEntry,
+    ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, MoveStatus, NodeSeen, NodeState,
+    NodeStatusEntry, RepairStatus, StoreTotals, TenureState, TenureStatusEntry,
 };
 
 use crate::coordinator::Coordinator;
-use crate::gone::NodeCounted;
+use crate::gone::{self, NodeCounted};
 use crate::members::{GatewayMember, NodeMember};
 use crate::recent::Rebuilt;
+use crate::told::ToldOfNodes;
 
 /// Shares of a million.
 const MEDIAN_PPM: u32 = 500_000;
@@ -57,7 +60,7 @@ impl Coordinator {
             problems: self.problems().into_iter().map(|problem| problem.text).collect(),
             chaos_allowed: self.settings.allow_chaos,
             coordinator: CoordinatorStatus::default(),
-            nodes: self.nodes_kept().map(|(&id, node)| self.node_entry(id, node)).collect(),
+            nodes: self.node_entries(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
         }
     }
@@ -139,8 +142,27 @@ impl Coordinator {
         entries.collect()
     }
 
-    fn node_entry(&self, id: u16, node: &NodeMember) -> NodeStatusEntry {
-        let (seen, counted) = (self.seen_recently(id), self.counted_of(id));
+    /// What gateways tell is summed up once for all nodes: each tells of every node.
+    fn node_entries(&self) -> Vec<NodeStatusEntry> {
+        let (told, mut seen, counted) = (self.told_of_nodes(), self.seen_recently(), self.counted_of_nodes());
+        let entry = |(&id, node): (&u16, &NodeMember)| {
+            let (seen, counted) = (seen.remove(&id), counted.get(&id).copied().unwrap_or_default());
+            // Owners need not agree: what the last of them has left is over.
+            let stage = seen.as_ref().map(|seen| seen.stage);
+            let entry = self.node_entry(id, node, &told, &seen.unwrap_or_default(), counted);
+            NodeStatusEntry { stage, ..entry }
+        };
+        self.nodes_kept().map(entry).collect()
+    }
+
+    fn node_entry(
+        &self,
+        id: u16,
+        node: &NodeMember,
+        told: &ToldOfNodes,
+        seen: &NodeSeen,
+        counted: NodeCounted,
+    ) -> NodeStatusEntry {
         let all = seen.read_latency.clone().plus(&seen.write_latency);
         NodeStatusEntry {
             id,
@@ -148,9 +170,9 @@ impl Coordinator {
             address: node.address.clone(),
             domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
-            stage: self.stage_of(id),
-            rebuilt: !node.presence.is_alive() && self.is_empty(id),
-            drain: self.drain_status(id),
+            stage: None,
+            rebuilt: !node.presence.is_alive() && self.is_empty_as(told, id),
+            drain: self.drain_status(id, told),
             memory_used_bytes: node.status.memory_used_bytes,
             memory_limit_bytes: node.memory_limit_bytes,
             cores: node.core_count,
@@ -175,25 +197,21 @@ impl Coordinator {
         }
     }
 
-    /// What all gateways counted of a node, also those that are gone.
-    fn counted_of(&self, node: u16) -> NodeCounted {
-        let told = self.gateways.values().filter_map(|gateway| gateway.counted_of(node));
-        told.fold(self.gone.counted_of(node), NodeCounted::plus)
+    /// What all gateways counted of each node, also those that are gone.
+    fn counted_of_nodes(&self) -> BTreeMap<u16, NodeCounted> {
+        let mut sums = self.gone.counted_of_nodes();
+        gone::add(&mut sums, self.gateways.values().flat_map(GatewayMember::counted));
+        sums
     }
 
-    /// Owners need not agree: what the last of them has left is over.
-    fn stage_of(&self, id: u16) -> Option<NodeStage> {
-        let told = self.living().flat_map(|gateway| &gateway.status.nodes).filter(|seen| seen.id == id);
-        told.map(|seen| seen.stage).max()
-    }
-
-    /// A node in the eyes of all live gateways together, with the latencies of the last seconds.
-    fn seen_recently(&self, id: u16) -> NodeSeen {
-        let of_node = |gateway: &GatewayMember| {
-            let latest = gateway.status.nodes.iter().find(|seen| seen.id == id)?;
-            Some(gateway.recent.of(latest))
-        };
-        self.living().filter_map(of_node).fold(NodeSeen { id, ..NodeSeen::default() }, |sum, seen| sum.plus(&seen))
+    /// Each node in the eyes of all live gateways together, with the latencies of the last seconds.
+    fn seen_recently(&self) -> BTreeMap<u16, NodeSeen> {
+        let mut sums: BTreeMap<u16, NodeSeen> = BTreeMap::new();
+        for seen in self.living().flat_map(|gateway| gateway.recent.of(&gateway.status.nodes)) {
+            let sum = sums.entry(seen.id).or_insert_with(|| NodeSeen { id: seen.id, ..NodeSeen::default() });
+            *sum = std::mem::take(sum).plus(&seen);
+        }
+        sums
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 /// More than are looked at after each heartbeat.
 const COUNT: u16 = LOOKED_AT_ONCE_MAX as u16 + 36;
 
-/// All nodes and two gateways, of which the first may own everything.
+/// All nodes, and two gateways.
 struct Crowd {
     scene: Scene,
     nodes: Vec<ConnectionId>,
@@ -17,14 +17,13 @@ impl Crowd {
         let mut scene = Scene::with(Settings { node_count_expected: COUNT, ..settings() }, Durable::new(77));
         let nodes = (0..COUNT).map(|id| scene.node(node(1, Some(id))).0).collect();
         let gateways = [scene.gateway(None).0, scene.gateway(None).0];
-        let mut crowd = Crowd { scene, nodes, gateways };
-        crowd.scene.pass_ms(GATHER_MS, &crowd.nodes.clone());
-        crowd
+        assert_eq!(scene.persisted.tenures.len(), 1, "the first owns everything");
+        Crowd { scene, nodes, gateways }
     }
 
     /// The gateways serve what they own, or take it over, and tell this of each node.
     fn report(&mut self, state: TenureState, tell: &mut dyn FnMut(u16) -> NodeSeen, lost_of_readable_max: u64) {
-        for (place, &connection) in self.gateways.clone().iter().enumerate() {
+        for (place, connection) in self.gateways.into_iter().enumerate() {
             let Some(&crate::coordinator::Member::Gateway(id)) = self.scene.coordinator.connections.get(&connection)
             else {
                 continue;
@@ -157,4 +156,54 @@ fn nodes_that_are_waited_for_are_gone_through_now_and_then() {
     crowd.report(TenureState::Serving, &mut tell(told), 2);
     crowd.scene.pass_ms(DUE_EVERY_MS, &[]);
     assert_eq!(crowd.retired(), 4, "and those that hold nothing");
+}
+
+#[test]
+fn what_the_status_sums_up_for_all_nodes_is_so_for_each() {
+    let mut draws = Draws(8);
+    for round in 0..8 {
+        let mut crowd = Crowd::new();
+        let mut tell = |id| {
+            let mut seen = NodeSeen {
+                // Some are told of by nobody.
+                id: if draws.draw(4) > 0 { id } else { COUNT },
+                fail_slow: draws.draw(3) > 0,
+                redirect_count: draws.draw(9),
+                flagged_us: draws.draw(9),
+                chunks_left: [None, Some(0)][draws.draw(2) as usize],
+                ..NodeSeen::default()
+            };
+            seen.read_latency.add(100 << draws.draw(4), 1 + draws.draw(3));
+            seen
+        };
+        for _ in 0..3 {
+            crowd.scene.now.mono_us += 10_000_000;
+            crowd.report(TenureState::Serving, &mut tell, 0);
+        }
+        if round % 2 == 0 {
+            crowd.scene.handle(Input::Closed { connection: crowd.gateways[1] });
+        }
+        crowd.nodes[..9].iter().for_each(|&connection| crowd.scene.handle(Input::Closed { connection }));
+        let coordinator = &crowd.scene.coordinator;
+        for entry in coordinator.status().nodes {
+            let of_node = |seen: &&NodeSeen| seen.id == entry.id;
+            let all: Vec<&NodeSeen> = coordinator
+                .gateways
+                .values()
+                .filter_map(|gateway| gateway.status.nodes.iter().find(of_node))
+                .collect();
+            assert_eq!(entry.redirect_count, all.iter().map(|seen| seen.redirect_count).sum(), "node {}", entry.id);
+            assert_eq!(entry.flagged_us, all.iter().map(|seen| seen.flagged_us).max().unwrap_or(0));
+            let mut recent = LatencyHistogram::default();
+            let mut is_slow = false;
+            for gateway in coordinator.living() {
+                for seen in gateway.status.nodes.iter().filter(of_node) {
+                    let seen = &gateway.recent.of(std::slice::from_ref(seen))[0];
+                    (recent, is_slow) = (recent.plus(&seen.read_latency), is_slow || seen.fail_slow);
+                }
+            }
+            assert_eq!((entry.fail_slow, entry.read_latency_us_p50), (is_slow, recent.percentile_us(500_000)));
+            assert_eq!(entry.rebuilt, entry.state == NodeState::Dead && coordinator.is_empty(entry.id));
+        }
+    }
 }
