@@ -185,8 +185,11 @@ impl Coordinator {
             }
             _ => {}
         }
-        let beats = match &input {
-            Input::Message { connection, message: ToCoordinator::NodeStatus(_) } => Some(*connection),
+        let of_node = match &input {
+            Input::Message {
+                connection,
+                message: ToCoordinator::NodeStatus(_) | ToCoordinator::RegisterNode(_),
+            } => Some(*connection),
             _ => None,
         };
         match input {
@@ -196,7 +199,7 @@ impl Coordinator {
             Input::Deadline => {}
         }
         // One that made no sense ended its connection.
-        match beats.is_some_and(|connection| self.connections.contains_key(&connection)) {
+        match of_node.is_some_and(|connection| self.connections.contains_key(&connection)) {
             true => self.look_later(now),
             false => self.look(now),
         }

@@ -16,8 +16,9 @@ pub const TELL_WITHIN_MS: u64 = 100;
 /// Nodes of a cluster that is looked at as a whole after each message: with so few a look costs a few microseconds, and
 /// there are 128 heartbeats a second.
 pub const LOOKED_AT_ONCE_MAX: usize = 64;
-/// Microseconds for each node of a larger one, which the next look may wait for after a node's heartbeat: a look costs
-/// a tenth of a microsecond for each, and there are the more heartbeats the more nodes there are.
+/// Microseconds for each node of a larger one, which the next look may wait for after a node's heartbeat, or its
+/// registration: a look costs a tenth of a microsecond for each, and there are the more of both the more nodes there
+/// are.
 pub const LOOK_LATER_US: u64 = 5;
 /// Milliseconds between two times that the nodes of a larger one are gone through that are due to be given up: that
 /// takes longer than the rest of a look when many are, and they are due after half a minute or more.

@@ -1,7 +1,8 @@
 //! When the whole cluster is looked at: what is due by now, and what may be done.
 //!
-//! After each input, but for heartbeats of very many nodes: these share a look. Each of them changes little but that
-//! its node is there, which is known at once.
+//! After each input, but for heartbeats and registrations of very many nodes: these share a look. Each of them changes
+//! little but that its node is there, which is known at once. Registrations come all at once when a leader follows
+//! another one, and those of gateways among them must be heard in time.
 //!
 //! ```text
 //! heartbeats   | | |  |  | | |  |        |
@@ -24,7 +25,7 @@ use crate::members::NodeMember;
 pub(crate) struct Looks {
     count: u64,
     last_us: u64,
-    /// Heartbeats came since.
+    /// Heartbeats or registrations of nodes came since.
     is_owed: bool,
     /// When those that are due to be given up were gone through last, and whether that was too short a time ago at the
     /// last look.
@@ -43,7 +44,7 @@ impl Coordinator {
         self.advance_tenures(now);
     }
 
-    /// After a heartbeat.
+    /// After a heartbeat or a registration of a node.
     pub(crate) fn look_later(&mut self, now: Now) {
         match now.mono_us < self.next_look_us() {
             true => self.looks.is_owed = true,

@@ -323,8 +323,7 @@ impl Server {
         } else if self.seat.is_to_ask_again(&message) {
             "the metadata store has yet to answer".to_owned()
         } else {
-            self.handle(Input::Message { connection: ConnectionId(token as u64), message });
-            return self.seat.machine().into_iter().for_each(|machine| self.hidden.warn_of(&machine.view()));
+            return self.handle(Input::Message { connection: ConnectionId(token as u64), message });
         };
         self.send(token, &FromCoordinator::Refused(Refusal::NotLeading(why)));
         self.forget(token);
@@ -431,8 +430,10 @@ impl Server {
 
     fn log_changes(&mut self, now: Instant) {
         if let (Some(machine), Some(chronicle)) = (self.seat.machine(), &mut self.chronicle) {
-            let lines = chronicle.note(now, &machine.view(), machine.tenures_lost_total(), &machine.problems());
+            let view = machine.view();
+            let lines = chronicle.note(now, &view, machine.tenures_lost_total(), &machine.problems());
             lines.iter().for_each(|line| line.log(self.is_watched));
+            self.hidden.warn_of(&view);
         }
     }
 

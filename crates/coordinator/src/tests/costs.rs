@@ -207,3 +207,14 @@ fn what_the_status_sums_up_for_all_nodes_is_so_for_each() {
         }
     }
 }
+
+/// As when a leader follows another one, and all come to it.
+#[test]
+fn nodes_that_come_together_share_looks_and_are_looked_at_soon() {
+    let mut scene = Crowd::new().scene.restart();
+    (0..COUNT).for_each(|id| _ = scene.node(node(1, Some(id))).1.expect("let in"));
+    assert!(scene.coordinator.look_count() <= 1, "{}", scene.coordinator.look_count());
+    let due_us = scene.coordinator.poll_deadline().expect("a look is owed");
+    assert!(due_us <= scene.now.mono_us + u64::from(COUNT) * LOOK_LATER_US);
+    assert!(scene.coordinator.view().nodes.iter().all(|node| node.state == NodeState::Normal), "known at once");
+}
