@@ -30,8 +30,10 @@ use crate::config::{EtcdConfig, EtcdTls};
 /// a lease, another one must be asked before nine tenths of it are over: a third, this, the rest after a question in
 /// vain (250 ms).
 pub const TIMEOUT: Duration = Duration::from_millis(600);
-/// Bytes of an answer: the largest state that etcd takes in a transaction (1.5 MiB) in base64, and its frame.
-const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of a state: as much as etcd is to be started with in the largest clusters. By itself it takes 1.5 MiB.
+const STATE_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of an answer: a state in base64, and its frame.
+const ANSWER_BYTES_MAX: u64 = STATE_BYTES_MAX / 3 * 4 + (1 << 20);
 /// Bytes of one answer of many: names of a few coordinators, and their frame.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Characters of an unexpected answer that are told.
