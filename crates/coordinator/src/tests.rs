@@ -274,7 +274,7 @@ fn a_node_is_in_the_stage_that_the_last_of_the_living_owners_sees() {
     assert_eq!(stage(&scene), None, "nobody tells");
     let (first, _) = scene.gateway(None);
     let (second, _) = scene.gateway(None);
-    let mut tell = |scene: &mut Scene, gateway, stage| {
+    let tell = |scene: &mut Scene, gateway, stage| {
         let nodes = vec![NodeSeen { id: 0, stage, ..NodeSeen::default() }];
         scene.tell(gateway, ToCoordinator::GatewayStatus(GatewayStatus { nodes, ..GatewayStatus::default() }));
     };
@@ -293,7 +293,7 @@ fn a_node_is_in_the_stage_that_the_last_of_the_living_owners_sees() {
         assert_eq!(stage(&scene), Some(of_both), "{one:?} and {other:?}");
     }
     tell(&mut scene, second, Intermediate);
-    scene.close(second);
+    scene.handle(Input::Closed { connection: second });
     assert_eq!(stage(&scene), Some(Normal), "who is dead tells nothing");
 }
 

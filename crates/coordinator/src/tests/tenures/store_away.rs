@@ -63,7 +63,7 @@ fn a_connection_that_cannot_be_closed_yet_is_closed_once() {
     assert!(matches!(seat.poll_output(0), Some(Output::Persist(_))), "the store is not to have it for long");
     for _ in 0..2 * DEAD_AFTER_MS / HEARTBEAT_MS {
         now.mono_us += HEARTBEAT_MS * 1000;
-        tell(&mut seat, now, 2, sees(&[]));
+        tell(&mut seat, now, 2, ToCoordinator::GatewayStatus(sees(&[])));
     }
     for connection in [1, 3, 1, 3, 1] {
         tell(&mut seat, now, connection, ToCoordinator::NodeStatus(NodeStatus::default()));

@@ -99,7 +99,7 @@ fn a_value_that_ends_while_a_round_loads_it_is_looked_for_anew() {
     engine.run_work();
     let lock = engine.locks.find(engine.key_ref(KEY)).expect("its record is being read");
     engine.note_unsettled(key);
-    let data = ObjectData::Striped { manifest: manifest.clone(), value: Some(vec![1; 9].into()) };
+    let data = ObjectData::Striped { manifest: manifest.clone(), value: Some(vec![1; 9]) };
     let expiry = Some(engine.now.unix_ms);
     let object = Object { data, expiry, ..Object::new(NewObject::default(), Version::default()) };
     let version = Version::default();
