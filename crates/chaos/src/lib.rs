@@ -20,5 +20,5 @@ mod text;
 pub use cycle::Cycle;
 pub use fault::{Class, Corrupt, Fault, FaultError, FaultKind, Loss, Ramp, Slow, Stall, Tail};
 pub use model::{Fate, FaultModel, Traffic};
-pub use order::{FlipBits, ChaosOrder};
+pub use order::{ChaosOrder, FlipBits};
 pub use rng::Rng;

@@ -89,7 +89,9 @@ impl FaultModel {
                     return if loss.reset { Fate::Reset } else { Fate::Vanish };
                 }
                 FaultKind::Slow(slow) => delay_us = self.delay_us(now_us, running.since_us, &slow, traffic),
-                FaultKind::Corrupt(corrupt) if traffic.class == Class::Read && self.rng.chance_ppm(corrupt.share_ppm) => {
+                FaultKind::Corrupt(corrupt)
+                    if traffic.class == Class::Read && self.rng.chance_ppm(corrupt.share_ppm) =>
+                {
                     flip = Some(self.rng.draw());
                 }
                 FaultKind::Stall(_) => stall = Some(running),

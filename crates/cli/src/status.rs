@@ -6,8 +6,8 @@ use anyhow::Context;
 use shorttail_server::admin::status::to_json;
 use shorttail_server::config::Size;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeStage, NodeState, NodeStatusEntry, RepairStatus, TenureState,
-    counted, ranges,
+    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeStage, NodeState, NodeStatusEntry, RepairStatus,
+    TenureState, counted, ranges,
 };
 
 use crate::admin::{Admin, no_leader};

@@ -182,14 +182,14 @@ impl Coordinator {
             (Some(since_us), false) => {
                 self.rests_since_us = None;
                 self.end_rest(now, since_us);
+                self.note_who_left(now);
             }
             _ => {}
         }
         let of_node = match &input {
-            Input::Message {
-                connection,
-                message: ToCoordinator::NodeStatus(_) | ToCoordinator::RegisterNode(_),
-            } => Some(*connection),
+            Input::Message { connection, message: ToCoordinator::NodeStatus(_) | ToCoordinator::RegisterNode(_) } => {
+                Some(*connection)
+            }
             _ => None,
         };
         match input {
@@ -317,7 +317,23 @@ impl Coordinator {
     fn handle_closed(&mut self, now: Now, connection: ConnectionId) {
         self.end_orders_of(connection);
         let Some(member) = self.connections.remove(&connection) else { return };
+        if !self.leads {
+            // It may have gone over to the one that leads. Were it told to be dead, others would give up what they
+            // asked of it.
+            self.presence_mut(member).connection = None;
+            return;
+        }
         self.view_changed |= self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed);
+    }
+
+    /// It surely leads again: who left meanwhile did not leave for another one.
+    fn note_who_left(&mut self, now: Now) {
+        let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
+        for presence in nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence)) {
+            if presence.is_alive() && presence.connection.is_none() {
+                self.view_changed |= presence.apply(now.mono_us, Event::ConnectionClosed);
+            }
+        }
     }
 
     /// Moves members whose heartbeats are late, gives up nodes that stay dead and forgets gateways that do.

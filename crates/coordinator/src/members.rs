@@ -32,6 +32,7 @@ impl Silence {
 pub struct Presence {
     silence: Silence,
     pub state: NodeState,
+    /// Whoever is alive has one, or has left a coordinator that may not lead any more.
     pub connection: Option<ConnectionId>,
     /// Monotonic microseconds of the last message, or of the death when dead.
     pub since_us: u64,

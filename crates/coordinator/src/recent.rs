@@ -87,7 +87,8 @@ impl Recent {
     /// What the latest report counts beyond the older of those kept, of each node.
     pub fn of(&self, latest: &[NodeSeen]) -> Vec<NodeSeen> {
         let base: BTreeMap<u16, &NodeSeen> = self.base.iter().map(|earlier| (earlier.id, earlier)).collect();
-        let of_node = |latest: &NodeSeen| base.get(&latest.id).map_or_else(|| latest.clone(), |base| latest.since(base));
+        let of_node =
+            |latest: &NodeSeen| base.get(&latest.id).map_or_else(|| latest.clone(), |base| latest.since(base));
         latest.iter().map(of_node).collect()
     }
 }

@@ -394,7 +394,9 @@ fn full_of_nodes() -> Refusal {
 
 /// Taking another one out would not help.
 fn out_of_node_numbers() -> Refusal {
-    Refusal::Full("node: every number was given to one, for good; start it in the place of one that is gone (`--id N`)".into())
+    Refusal::Full(
+        "node: every number was given to one, for good; start it in the place of one that is gone (`--id N`)".into(),
+    )
 }
 
 fn admit_domain(domain: &str) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! Scenarios: members register, fall silent, come back, and are given up.
 
-use shorttail_chaos::{FlipBits, ChaosOrder};
+use shorttail_chaos::{ChaosOrder, FlipBits};
 use shorttail_policy::{Change, Policy, PolicyName};
 use shorttail_units::{ClusterId, CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::*;

@@ -154,11 +154,15 @@ mod tests {
     fn who_is_connected_is_told_until_they_leave() {
         let roster = Arc::new(Roster::default());
         let enter = |protocol| roster.enter(protocol, "peer".into(), "local".into(), at(3));
-        let (first, second, third) = (enter(ClientProtocol::Redis), enter(ClientProtocol::Memcached), enter(ClientProtocol::Redis));
+        let (first, second, third) =
+            (enter(ClientProtocol::Redis), enter(ClientProtocol::Memcached), enter(ClientProtocol::Redis));
         let ids = |protocol| roster.of_protocol(protocol).iter().map(|member| member.id).collect::<Vec<_>>();
         assert_eq!((ids(ClientProtocol::Redis), ids(ClientProtocol::Memcached)), (vec![1, 3], vec![2]));
         drop(first);
-        assert_eq!((ids(ClientProtocol::Redis), roster.get(1).is_none(), roster.get(3).is_some()), (vec![3], true, true));
+        assert_eq!(
+            (ids(ClientProtocol::Redis), roster.get(1).is_none(), roster.get(3).is_some()),
+            (vec![3], true, true)
+        );
         assert_eq!(enter(ClientProtocol::Redis).id, 4, "an id is given once");
         drop((second, third));
         assert_eq!((ids(ClientProtocol::Redis), ids(ClientProtocol::Memcached)), (vec![], vec![]));

@@ -49,7 +49,8 @@ pub struct Shared {
 impl Shared {
     pub fn new(settings: Settings) -> Self {
         // Until somebody knows better: one gateway that serves everything where it listens.
-        let redis = (settings.redis_port != 0).then(|| ClientAddress { host: String::new(), port: settings.redis_port });
+        let redis =
+            (settings.redis_port != 0).then(|| ClientAddress { host: String::new(), port: settings.redis_port });
         let topology = Arc::new(Topology::single(ClusterId(0), 0, 0, redis));
         let mut counters = Counters::default();
         counters.prefixes.enabled = settings.counts_prefixes;

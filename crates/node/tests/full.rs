@@ -161,7 +161,8 @@ struct Scene {
 impl Scene {
     fn new(way: Way, place: &Path) -> Self {
         let mut cluster = Cluster::new();
-        let config = NodeConfig { pace: Pace { repair_bytes_per_s: u64::MAX, scrub_bytes_per_s: 0 }, ..config(TARGET as u16) };
+        let config =
+            NodeConfig { pace: Pace { repair_bytes_per_s: u64::MAX, scrub_bytes_per_s: 0 }, ..config(TARGET as u16) };
         let file = File::options()
             .read(true)
             .write(true)

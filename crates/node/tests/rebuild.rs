@@ -46,7 +46,8 @@ impl Nodes {
 
     fn scrubbing(bytes_per_s: u64, scrub_bytes_per_s: u64) -> Self {
         let node = |number: u16| {
-            let config = NodeConfig { pace: Pace { repair_bytes_per_s: bytes_per_s, scrub_bytes_per_s }, ..config(number) };
+            let config =
+                NodeConfig { pace: Pace { repair_bytes_per_s: bytes_per_s, scrub_bytes_per_s }, ..config(number) };
             Node::new(config).expect("a node")
         };
         let mut nodes: Vec<Node> = (0..NODE_COUNT).map(node).collect();

@@ -224,10 +224,7 @@ impl Cores {
 /// Each core's share.
 fn pace(config: &NodeConfig) -> Pace {
     let cores = config.threads as u64;
-    Pace {
-        repair_bytes_per_s: config.repair_bytes_per_s / cores,
-        scrub_bytes_per_s: config.scrub_bytes_per_s / cores,
-    }
+    Pace { repair_bytes_per_s: config.repair_bytes_per_s / cores, scrub_bytes_per_s: config.scrub_bytes_per_s / cores }
 }
 
 fn start_cores(
@@ -279,8 +276,7 @@ fn start_cores(
         let setup = CoreSetup { poll, node: machine, inbox, cores: outlets, listener, gauges };
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
-            let core_loop =
-                Core::new(setup).map(|core| core.with_background(BackgroundEnds { hears, says }));
+            let core_loop = Core::new(setup).map(|core| core.with_background(BackgroundEnds { hears, says }));
             let core_loop = core_loop.and_then(|core| match chaos_seed {
                 Some(seed) => core.allow_chaos(seed),
                 None => Ok(core),

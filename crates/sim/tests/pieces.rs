@@ -165,7 +165,9 @@ fn the_parities_that_are_right_are_found() {
     for wrong in 4..7 {
         let mut scene = Scene::new("rs:4+3", Hedge::Off, SmallWrite::Packed, STRIPED);
         let node = usize::from(scene.stripe.members[wrong].0);
-        scene.world.apply_fault(node, Fault { kind: FaultKind::Corrupt(Corrupt { share_ppm: 1_000_000 }), for_us: None });
+        scene
+            .world
+            .apply_fault(node, Fault { kind: FaultKind::Corrupt(Corrupt { share_ppm: 1_000_000 }), for_us: None });
         scene.kill(0);
         scene.kill(2);
         let requests = scene.read();

@@ -142,7 +142,10 @@ mod tests {
         let text = table(&results);
         let line = |start: &str| text.lines().find(|line| line.starts_with(start)).expect("a line").to_owned();
         let degraded = line("normal -> degraded");
-        assert!(degraded.contains("9.00 ± 19.72 (3.00 to 18.00)") && degraded.contains("1.50 ± 0.00 (1.50 to 1.50)"), "{degraded}");
+        assert!(
+            degraded.contains("9.00 ± 19.72 (3.00 to 18.00)") && degraded.contains("1.50 ± 0.00 (1.50 to 1.50)"),
+            "{degraded}"
+        );
         assert!(line("coordinated -> normal").contains("0.00 ± 0.00 (0.00 to 0.00)"));
         assert_eq!(Spread::of([4.0].into_iter()).to_string(), "4.00 (4.00 to 4.00)");
         assert!(text.contains("worst operation 7.5 ms") && text.contains("628.5 ± 43.9"));

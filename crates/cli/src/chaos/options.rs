@@ -1,7 +1,7 @@
 //! The flags of `shorttail chaos`.
 
 use clap::{ArgGroup, Args, Subcommand};
-use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, FaultKind, Loss, ChaosOrder, Slow, Stall};
+use shorttail_chaos::{ChaosOrder, Class, Corrupt, Fault, FaultKind, FlipBits, Loss, Slow, Stall};
 use shorttail_server::config::Size;
 
 use super::values::{CycleValue, DurationValue, Nodes, RampValue, ShareValue, TailValue};

@@ -1,7 +1,7 @@
 //! What is typed is what is ordered.
 
 use clap::Parser;
-use shorttail_chaos::{Class, Corrupt, Cycle, Fault, FlipBits, FaultKind, Loss, ChaosOrder, Ramp, Slow, Stall, Tail};
+use shorttail_chaos::{ChaosOrder, Class, Corrupt, Cycle, Fault, FaultKind, FlipBits, Loss, Ramp, Slow, Stall, Tail};
 use shorttail_wire::control::{ChaosStatus, NodeStatusEntry};
 
 use super::*;

@@ -73,7 +73,8 @@ impl FromStr for RampValue {
         let parts = text.split_once('/').and_then(|(delays, over)| Some((delays.split_once("..")?, over)));
         let ((from, to), over) =
             parts.ok_or_else(|| format!("{text:?} is not a ramp: write for example 0..50ms/10s"))?;
-        let (from, to, over) = (from.parse::<DurationValue>()?, to.parse::<DurationValue>()?, over.parse::<DurationValue>()?);
+        let (from, to, over) =
+            (from.parse::<DurationValue>()?, to.parse::<DurationValue>()?, over.parse::<DurationValue>()?);
         Ok(RampValue(Ramp { from_us: from.us, to_us: to.us, over_us: over.us }))
     }
 }

@@ -187,11 +187,8 @@ fn what_the_status_sums_up_for_all_nodes_is_so_for_each() {
         let coordinator = &crowd.scene.coordinator;
         for entry in coordinator.status().nodes {
             let of_node = |seen: &&NodeSeen| seen.id == entry.id;
-            let all: Vec<&NodeSeen> = coordinator
-                .gateways
-                .values()
-                .filter_map(|gateway| gateway.status.nodes.iter().find(of_node))
-                .collect();
+            let all: Vec<&NodeSeen> =
+                coordinator.gateways.values().filter_map(|gateway| gateway.status.nodes.iter().find(of_node)).collect();
             assert_eq!(entry.redirect_count, all.iter().map(|seen| seen.redirect_count).sum(), "node {}", entry.id);
             assert_eq!(entry.flagged_us, all.iter().map(|seen| seen.flagged_us).max().unwrap_or(0));
             let mut recent = LatencyHistogram::default();

@@ -468,7 +468,8 @@ fn what_rests_on_records_waits_until_they_are_saved() {
 fn who_does_not_surely_lead_gives_nobody_up() {
     let mut seat = Seat::new(settings(), Some(4));
     let mut now = Now::default();
-    seat.begin_reign(now, 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, Some(4_500_000)).expect("the same cluster");
+    seat.begin_reign(now, 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, Some(4_500_000))
+        .expect("the same cluster");
     let tell = |seat: &mut Seat, now: Now, input: Input| {
         seat.handle(now, input);
         while seat.poll_output(now.mono_us).is_some() {

@@ -64,7 +64,8 @@ fn terms_of_very_many_tenures_and_nodes_are_told() {
 fn members_who_come_and_leave_at_once_are_told_of_all_of_them_in_one_view() {
     const COUNT: u16 = 300;
     let mut seat = Seat::new(settings(), Some(4));
-    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None).expect("the same cluster");
+    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None)
+        .expect("the same cluster");
     let connection = |id: u16| ConnectionId(10 + u64::from(id));
     for id in 0..COUNT {
         let message = ToCoordinator::RegisterNode(node(1, Some(id)));
@@ -84,7 +85,8 @@ fn members_who_come_and_leave_at_once_are_told_of_all_of_them_in_one_view() {
 #[test]
 fn members_are_told_of_those_that_came_while_more_and_more_come() {
     let mut seat = Seat::new(settings(), Some(4));
-    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None).expect("the same cluster");
+    seat.begin_reign(Now::default(), 1, State::Known(Durable::new(CLUSTER.0)), CLUSTER.0, None)
+        .expect("the same cluster");
     let mut view_count = 0;
     for id in 0..300 {
         let now = Now { mono_us: u64::from(id) * 10_000, ..Now::default() };

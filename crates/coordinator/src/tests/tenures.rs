@@ -105,8 +105,11 @@ pub const NODES: u16 = 8;
 impl Stage {
     pub fn new(gateway_count_expected: u16, partition_count: u16) -> Self {
         let settings = Settings { gateway_count_expected, partition_count, ..settings() };
-        let mut stage =
-            Stage { scene: Scene::with(settings, Durable::new(CLUSTER.0)), gateways: BTreeMap::new(), nodes: Vec::new() };
+        let mut stage = Stage {
+            scene: Scene::with(settings, Durable::new(CLUSTER.0)),
+            gateways: BTreeMap::new(),
+            nodes: Vec::new(),
+        };
         (0..NODES).for_each(|_| stage.join_node());
         stage
     }

@@ -29,7 +29,8 @@ pub struct Cluster {
 impl Cluster {
     pub fn new() -> Self {
         let node = |number: u16| {
-            let config = NodeConfig { pace: Pace { repair_bytes_per_s: u64::MAX, scrub_bytes_per_s: 0 }, ..config(number) };
+            let config =
+                NodeConfig { pace: Pace { repair_bytes_per_s: u64::MAX, scrub_bytes_per_s: 0 }, ..config(number) };
             let mut node = Node::sharing(config).expect("a node");
             node.offer_memory(NearMemory { device: 0, inode: u64::from(number), path: "memory".to_owned() });
             node.handle_session_opened(SESSION);

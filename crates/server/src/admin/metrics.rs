@@ -119,7 +119,8 @@ fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {
             family.sample(&labels, u64::from(node.state == state));
         }
     }
-    let mut family = text.family("node_stage", Kind::Gauge, "1 of the stage that owners see a node in, 0 of the others.");
+    let mut family =
+        text.family("node_stage", Kind::Gauge, "1 of the stage that owners see a node in, 0 of the others.");
     for (node, at) in nodes.iter().filter_map(|node| Some((node, node.stage?))) {
         for stage in NodeStage::ALL {
             let labels = [("node", &*node.id.to_string()), ("stage", stage.name())];

@@ -27,8 +27,8 @@ mod tests;
 mod up;
 
 pub use address::{
-    Address, AddressError, Addresses, OptionalAddress, NamedAddress, Resolver, SOCKET_PATH_BYTES_MAX, check_tcp_address,
-    parse_tcp_address, resolve, resolver, with_resolver,
+    Address, AddressError, Addresses, NamedAddress, OptionalAddress, Resolver, SOCKET_PATH_BYTES_MAX,
+    check_tcp_address, parse_tcp_address, resolve, resolver, with_resolver,
 };
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;

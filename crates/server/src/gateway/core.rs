@@ -37,7 +37,7 @@ use shorttail_wire::control::{GatewayEntry, View};
 
 use super::backlog::BacklogRoom;
 use super::client::Client;
-use super::exchange::{Answer, Exchange, CoreIdentity, asks_stats, is_stats};
+use super::exchange::{Answer, CoreIdentity, Exchange, asks_stats, is_stats};
 use super::guests::Guest;
 use super::input_room::{InputRoom, READ_BYTES};
 use super::neighbours::{Identity, gateway_of};

@@ -113,7 +113,12 @@ pub struct Exchange {
 
 impl Exchange {
     /// `waiting`: what waits in all cores of the gateway.
-    pub fn new(own: CoreIdentity, cores: Vec<Outlet<ToCore>>, config: EngineConfig, waiting: Arc<WaitingTotal>) -> Self {
+    pub fn new(
+        own: CoreIdentity,
+        cores: Vec<Outlet<ToCore>>,
+        config: EngineConfig,
+        waiting: Arc<WaitingTotal>,
+    ) -> Self {
         let table = Table::new(config.partition_count);
         let told = table.topology(own.identity.cluster, own.identity.gateway, &BTreeSet::new());
         Exchange {

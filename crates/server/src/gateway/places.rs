@@ -98,7 +98,11 @@ mod tests {
                 [("0.0.0.0:6379", ""), ("127.0.0.1:6379", "127.0.0.1"), ("192.0.2.1:6379", "192.0.2.1")]
             {
                 let me = gateway(1, forward, redis);
-                assert_eq!(place_of(&me, &me), Some(ClientAddress { host: host.into(), port: 6379 }), "{forward} {redis}");
+                assert_eq!(
+                    place_of(&me, &me),
+                    Some(ClientAddress { host: host.into(), port: 6379 }),
+                    "{forward} {redis}"
+                );
             }
         }
     }

@@ -15,7 +15,7 @@ use shorttail_gateway::command::Command;
 use shorttail_gateway::engine::cursor_slot;
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceRequest, Request};
-use shorttail_gateway::topology::{GatewayPlace, Holding, ClientAddress, Topology};
+use shorttail_gateway::topology::{ClientAddress, GatewayPlace, Holding, Topology};
 use shorttail_units::{ClusterId, Slot};
 use shorttail_wire::control::{GatewayEntry, View};
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mio::{Poll, Token};
-use shorttail_chaos::{Fault, FlipBits, ChaosOrder};
+use shorttail_chaos::{ChaosOrder, Fault, FlipBits};
 use shorttail_node::Node;
 use shorttail_units::Now;
 use shorttail_wire::control::ChaosStatus;
@@ -247,7 +247,9 @@ mod tests {
     #[test]
     fn senseless_orders_and_early_ones_are_refused() {
         let desk = OrderDesk::new(true);
-        assert!(desk.obey(ChaosOrder::FlipBits(FlipBits { count: 0 })).is_err_and(|why| why.contains("number of bits")));
+        assert!(
+            desk.obey(ChaosOrder::FlipBits(FlipBits { count: 0 })).is_err_and(|why| why.contains("number of bits"))
+        );
         assert_eq!(desk.obey(ChaosOrder::Clear), Err("the node does not serve yet".into()));
     }
 

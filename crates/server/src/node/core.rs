@@ -17,9 +17,7 @@ use super::background::{CATCH_UP_EVERY, ToLoop};
 use super::chaos::{CoreChaos, CoreOrder};
 use super::peers::Addresses;
 use crate::clock::Clock;
-use crate::net::{
-    self, Accepting, Feed, Feeder, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Saying, Stream,
-};
+use crate::net::{self, Accepting, Feed, Feeder, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Saying, Stream};
 use crate::scheduling;
 
 pub const INBOX: Token = Token(0);

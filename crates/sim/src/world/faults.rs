@@ -386,7 +386,10 @@ impl World {
         self.counts.misreads += 1;
         let share_ppm = *self.rng.choose(&[20_000, 200_000, 500_000]).expect("shares");
         let misread_us = self.draw_length(MISREAD_US);
-        self.apply_fault(node, chaos::Fault { kind: FaultKind::Corrupt(Corrupt { share_ppm }), for_us: Some(misread_us) });
+        self.apply_fault(
+            node,
+            chaos::Fault { kind: FaultKind::Corrupt(Corrupt { share_ppm }), for_us: Some(misread_us) },
+        );
     }
 
     /// Of the node's answers a share does not leave, and nothing tells that they were there.

@@ -81,9 +81,8 @@ fn r5_a_seal_needs_every_operation_that_was_sent() {
 fn what_decayed_while_it_was_open_is_not_sealed_and_counts() {
     let mut stripe = Stripe::open(3, 2, 1000);
     stripe.append(0, b"first", 0);
-    let seal = |stripe: &mut Stripe, sum| {
-        stripe.stores[3].chunk_mut(stripe_id(1)).expect("here").seal(op(1), op(1), sum)
-    };
+    let seal =
+        |stripe: &mut Stripe, sum| stripe.stores[3].chunk_mut(stripe_id(1)).expect("here").seal(op(1), op(1), sum);
     assert_eq!(seal(&mut stripe, 1), Err(Refusal::Damaged), "some other content has this sum");
     assert_eq!(stripe.stores[3].counters().corruptions_found, 1);
     assert!(!stripe.report(3).sealed);

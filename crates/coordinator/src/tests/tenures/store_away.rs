@@ -118,3 +118,31 @@ fn the_drain_of_a_gateway_outlives_a_coordinator_that_begins_without_its_store()
     stage.pass_ms(400);
     assert!(stage.scene.persisted.draining.is_empty());
 }
+
+/// Members of a coordinator whose lease is over go to the one that leads, one after the other. Those that are still
+/// here are not told that the others are dead: they would give up what they asked of them.
+#[test]
+fn who_leaves_a_coordinator_that_may_not_lead_is_not_told_to_be_dead() {
+    let (mut stage, first, _) = of_two();
+    let connection = stage.scene.coordinator.gateways[&first].presence.connection.expect("alive");
+    let state = |stage: &Stage| stage.scene.coordinator.gateways[&first].presence.state;
+    stage.scene.coordinator.set_leading(false);
+    stage.scene.handle(Input::Closed { connection });
+    assert_eq!(state(&stage), NodeState::Normal);
+    assert!(stage.scene.coordinator.view().gateways.iter().all(|gateway| gateway.is_alive));
+    stage.scene.coordinator.set_leading(true);
+    stage.scene.handle(Input::Deadline);
+    assert_eq!(state(&stage), NodeState::Dead, "it leads again, and nobody else does");
+}
+
+/// Where nobody else leads, those that are gone are found out by their silence.
+#[test]
+fn who_is_gone_is_silent_whoever_leads() {
+    let (mut stage, first, _) = of_two();
+    let connection = stage.scene.coordinator.gateways[&first].presence.connection.expect("alive");
+    stage.scene.coordinator.set_leading(false);
+    stage.scene.handle(Input::Closed { connection });
+    stage.silence(first, true);
+    stage.pass_ms(GATEWAY_DEAD_AFTER_MS + HEARTBEAT_MS);
+    assert_eq!(stage.scene.coordinator.gateways[&first].presence.state, NodeState::Dead);
+}

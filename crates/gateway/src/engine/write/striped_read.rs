@@ -174,7 +174,8 @@ impl Engine {
     }
 
     pub(super) fn striped_loaded_for_round(&mut self, lock: PoolKey, object: Object, old: OldRecord) {
-        // What is over by now is looked for anew: nobody may be told so while a write of unknown outcome may show it yet.
+        // What is over by now is looked for anew: nobody may be told so while a write of unknown outcome may show it
+        // yet.
         let is_over = object.expiry.is_some_and(|at| at <= self.now.unix_ms);
         if !is_over && self.is_current(lock, &old) {
             return self.round_current(lock, Some(object), Old::Present(old));

@@ -153,7 +153,8 @@ fn all_connections_are_told_of() {
     let roster = Arc::clone(&client.shared.roster);
     let now = client.now;
     let enter = |kind, peer: &str| roster.enter(kind, peer.into(), "tcp:127.0.0.1:11211".into(), now);
-    let (first, redis) = (enter(ClientProtocol::Memcached, "tcp:127.0.0.1:4711"), enter(ClientProtocol::Redis, "127.0.0.1:4712"));
+    let (first, redis) =
+        (enter(ClientProtocol::Memcached, "tcp:127.0.0.1:4711"), enter(ClientProtocol::Redis, "127.0.0.1:4712"));
     let told = client.text("stats conns\r\n");
     assert_eq!(stat(&told, "1:addr"), "tcp:127.0.0.1:4711");
     assert_eq!(stat(&told, "1:listen_addr"), "tcp:127.0.0.1:11211");

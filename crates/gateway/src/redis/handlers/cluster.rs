@@ -22,7 +22,7 @@ use crate::redis::keyspace::{Filter, Found, KeyspaceWork};
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::redis::table::{CommandSpec, KeyRange};
 use crate::session::Shared;
-use crate::topology::{GatewayPlace, ClientAddress, SlotRange, Topology};
+use crate::topology::{ClientAddress, GatewayPlace, SlotRange, Topology};
 
 const CROSS_SLOT: CommandError = CommandError::CROSS_SLOT;
 /// With `--redis-cluster none`, as by a Redis that is no part of a cluster.
