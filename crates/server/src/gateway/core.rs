@@ -109,6 +109,8 @@ pub struct Core {
     next_client: u64,
     /// Connections of other gateways; numbered as clients are.
     guests: HashMap<u64, Guest>,
+    /// Messages of theirs that were hurt on their way.
+    hurt_by_guests: u64,
     /// Clients with output, or that may have become closable.
     dirty: Vec<u64>,
     /// Clients and other gateways that sent something, or may go on with what they sent.
@@ -165,6 +167,7 @@ impl Core {
             // Numbers are unique over all cores: other cores answer requests by them.
             next_client: FIRST_CLIENT + ((setup.core as u64) << 40),
             guests: HashMap::new(),
+            hurt_by_guests: 0,
             dirty: Vec::new(),
             unread: ReadQueue::default(),
             without_room: ReadQueue::default(),

@@ -502,6 +502,11 @@ impl Exchange {
         self.may_place = true;
     }
 
+    /// Messages of other gateways that it asked, hurt on their way.
+    pub fn hurt_total(&self) -> u64 {
+        self.neighbours.hurt_total
+    }
+
     pub fn write_neighbours(&mut self, now: Now, registry: &Registry) {
         let outcomes = self.neighbours.write(now.mono_us, registry);
         self.settle(now, outcomes);

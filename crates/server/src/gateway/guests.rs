@@ -53,6 +53,8 @@ pub struct Guest {
     late_bytes: usize,
     /// To be closed at the end of the turn, once what its socket takes was sent.
     pub is_over: bool,
+    /// It is over as a message was hurt on its way.
+    was_hurt: bool,
 }
 
 struct Held {
@@ -78,7 +80,13 @@ impl Guest {
             unread_since_us: None,
             late_bytes: 0,
             is_over: false,
+            was_hurt: false,
         }
+    }
+
+    /// Was a message hurt on its way? That is told once.
+    pub fn take_hurt(&mut self) -> bool {
+        std::mem::take(&mut self.was_hurt)
     }
 
     /// Reads what it asks, as far as there is room for the answers, and no more than is fair in a turn. Requests go to
@@ -124,6 +132,7 @@ impl Guest {
                 ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => self.is_over = true,
             }
             if let Some(problem) = problem {
+                self.was_hurt |= problem.is_damage();
                 // A stranger comes again and again, and says itself why it is refused.
                 match problem {
                     PeerError::Stranger => tracing::debug!(%problem, "another gateway is refused"),
@@ -348,6 +357,16 @@ mod tests {
         let mut session = MemcachedSession::default();
         session.handle_input(Now::default(), &mut Shared::new(Settings::default()), line, &mut sink);
         Ask { partition: 0, epoch: 0, request: asked.pop().expect("one request") }
+    }
+
+    #[test]
+    fn a_message_that_was_hurt_on_its_way_ends_the_connection_and_is_counted_once() {
+        let mut scene = Scene::new();
+        let mut said = Vec::new();
+        ask(b"get key\r\n").put(&mut said, 1);
+        *said.last_mut().expect("a byte") ^= 4;
+        assert!(scene.read(&said).is_empty() && scene.guest.is_over);
+        assert_eq!([(); 2].map(|()| scene.guest.take_hurt()), [true, false]);
     }
 
     /// It asks for many large values and reads nothing for long: what waits for it is bounded, and all is answered when

@@ -128,6 +128,8 @@ pub struct Neighbours {
     /// One that had no room for lack of room in its socket has some.
     has_room_again: bool,
     shortage: Shortage,
+    /// Their messages that were hurt on their way.
+    pub hurt_total: u64,
 }
 
 pub fn token_of(gateway: u16) -> MioToken {
@@ -146,6 +148,7 @@ impl Neighbours {
             tag_next: 0,
             has_room_again: false,
             shortage: Shortage::default(),
+            hurt_total: 0,
         }
     }
 
@@ -219,6 +222,7 @@ impl Neighbours {
     ) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let Some(neighbour) = self.neighbours.get_mut(&gateway) else { return outcomes };
+        let hurt_total = &mut self.hurt_total;
         if let Some(link) = &mut neighbour.link {
             link.note(event);
         }
@@ -230,6 +234,7 @@ impl Neighbours {
                     match problem {
                         Problem::Refused(refusal) => neighbour.tell_refusal(now_us, gateway, &refusal),
                         Problem::Foreign(problem) => {
+                            *hurt_total += u64::from(problem.is_damage());
                             tracing::warn!(gateway, %problem, "another gateway is not understood");
                         }
                     }

@@ -21,6 +21,13 @@ pub enum PeerError {
     Stranger,
 }
 
+impl PeerError {
+    /// Was it hurt on its way, and not sent like that?
+    pub fn is_damage(self) -> bool {
+        matches!(self, PeerError::Frame(FrameError::Checksum))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -163,8 +163,9 @@ impl Engine {
         self.absences.of.remove(&id);
     }
 
-    pub fn stage(&self, id: NodeId) -> NodeStage {
-        self.absences.stage(id)
+    /// `None`: it is no member, or was taken out.
+    pub fn stage(&self, id: NodeId) -> Option<NodeStage> {
+        self.nodes.get(id).map(|_| self.absences.stage(id))
     }
 
     /// Tells what changed in this turn.

@@ -68,7 +68,7 @@ const COUNTERS: [Counter; 16] = [
     ("gateway_hedge_budget_exhausted_total", "Hedges that were wanted when the budget had none left.", |totals| {
         totals.hedge_budget_exhausted_total
     }),
-    ("gateway_messages_damaged_total", "Messages of nodes that were hurt on their way.", |totals| {
+    ("gateway_messages_damaged_total", "Messages of nodes and other gateways that were hurt on their way.", |totals| {
         totals.messages_damaged_total
     }),
     ("gateway_late_bound_reads_total", "Reads that asked for more than they needed.", |totals| totals.late_bound_total),

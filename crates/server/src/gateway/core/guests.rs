@@ -50,6 +50,7 @@ impl Core {
             let token = Token { connection: number, id: RequestId { seq: tag, part: 0 } };
             exchange.ask_as_guest(now, token, ask);
         });
+        self.hurt_by_guests += u64::from(guest.take_hurt());
     }
 
     pub(super) fn drop_silent_guests(&mut self) {

@@ -78,7 +78,10 @@ impl Core {
             counters.cpu_system_us = system_us;
         }
         self.tell_counters();
-        let (stats, nodes) = (self.exchange.tenures.stats(), self.exchange.tenures.nodes_seen());
+        let (mut stats, nodes) = (self.exchange.tenures.stats(), self.exchange.tenures.nodes_seen());
+        if let Some(stats) = &mut stats {
+            stats.totals.messages_damaged_total += self.exchange.hurt_total() + self.hurt_by_guests;
+        }
         if let Some(stats) = stats.as_ref().filter(|_| self.reports_node_memory && !self.exchange.tenures.is_empty()) {
             self.shared.settings.memory_limit_bytes = stats.bytes_limit;
         }
