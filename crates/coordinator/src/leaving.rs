@@ -76,7 +76,8 @@ impl Coordinator {
                 let state = state.name();
                 return Err(match self.is_waited_for(id) {
                     true => format!(
-                        "node {id} is {state} and waited for, with what it holds: start it again, and drain it then; if its                          memory is gone, `shorttail remove node {id} --lost` takes it out"
+                        "node {id} is {state} and waited for, with what it holds: start it again, and drain it then; if its \
+                         memory is gone, `shorttail remove node {id} --lost` takes it out"
                     ),
                     false => format!("node {id} is {state}: what it held is rebuilt elsewhere, it need not be drained"),
                 });

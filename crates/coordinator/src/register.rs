@@ -216,6 +216,12 @@ impl Coordinator {
             &registration.admin,
         ];
         addresses.into_iter().flatten().try_for_each(|address| admit_address(address))?;
+        let known =
+            registration.session.map(|session| session.gateway_id).or_else(|| self.gateway_of(registration.life));
+        let is_alive = known.and_then(|id| self.gateways.get(&id)).is_some_and(|gateway| gateway.presence.is_alive());
+        if !is_alive && self.alive_gateways().count() >= GATEWAY_COUNT_MAX {
+            return Err(Refusal::Full("gateway".into()));
+        }
         if let Some(session) = registration.session {
             self.admit_cluster(session.cluster_id)?;
             let id = session.gateway_id;
@@ -223,9 +229,6 @@ impl Coordinator {
         }
         if let Some(gateway_id) = self.gateway_of(registration.life) {
             return Ok(GatewaySession { cluster_id: ClusterId(self.durable.cluster_id), gateway_id });
-        }
-        if self.alive_gateways().count() >= GATEWAY_COUNT_MAX {
-            return Err(Refusal::Full("gateway".into()));
         }
         let next = self.durable.gateway_id_next;
         let mut ids = (0..=u16::MAX).map(|step| next.wrapping_add(step));

@@ -148,7 +148,7 @@ impl Coordinator {
         let entry = |(&id, node): (&u16, &NodeMember)| {
             let (seen, counted) = (seen.remove(&id), counted.get(&id).copied().unwrap_or_default());
             // Owners need not agree: what the last of them has left is over.
-            let stage = seen.as_ref().map(|seen| seen.stage);
+            let stage = seen.as_ref().and_then(|seen| seen.stage);
             let entry = self.node_entry(id, node, &told, &seen.unwrap_or_default(), counted);
             NodeStatusEntry { stage, ..entry }
         };

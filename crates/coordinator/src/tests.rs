@@ -275,7 +275,7 @@ fn a_node_is_in_the_stage_that_the_last_of_the_living_owners_sees() {
     let (first, _) = scene.gateway(None);
     let (second, _) = scene.gateway(None);
     let tell = |scene: &mut Scene, gateway, stage| {
-        let nodes = vec![NodeSeen { id: 0, stage, ..NodeSeen::default() }];
+        let nodes = vec![NodeSeen { id: 0, stage: Some(stage), ..NodeSeen::default() }];
         scene.tell(gateway, ToCoordinator::GatewayStatus(GatewayStatus { nodes, ..GatewayStatus::default() }));
     };
     tell(&mut scene, first, Normal);

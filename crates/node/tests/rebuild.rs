@@ -3,7 +3,7 @@
 use shorttail_codes::Code;
 use shorttail_node::fuzz::Unwritable;
 use shorttail_node::limits::{OUTPUT_KEPT_BYTES, REBUILD_US_MAX, REBUILDS_MAX};
-use shorttail_node::{Background, Node, NodeConfig, Pace, PeerId};
+use shorttail_node::{Background, FromBackground, Node, NodeConfig, Pace, PeerId};
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Hello, Members, NodeReply, NodeRequest, Refusal, Source, next_frame};
@@ -430,6 +430,18 @@ fn orders_wait_until_those_before_them_are_paid_for() {
     nodes.now_us = 8_001;
     nodes.settle();
     assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())]);
+}
+
+/// The core's heap may be locked while the background waits for the processor.
+#[test]
+fn what_an_order_came_in_goes_back_to_the_core() {
+    let mut nodes = nodes_without(&[0], FAST);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    let (node, background) = (&mut nodes.nodes[SPARE], &mut nodes.backgrounds[SPARE]);
+    node.serve_background(|said| _ = background.handle(said));
+    let mut spent = 0;
+    background.end_turn(1, |said| spent += usize::from(matches!(said, FromBackground::Spent(_))));
+    assert_eq!(spent, 1);
 }
 
 #[test]

@@ -90,6 +90,8 @@ pub struct CoreReport {
     pub stats: Option<StoreStats>,
     pub nodes: Vec<NodeSeen>,
     pub shares: Vec<Share>,
+    /// Messages of other gateways that were hurt on their way.
+    pub hurt_total: u64,
     /// When it said so, in monotonic microseconds of the gateway.
     pub at_us: u64,
 }
@@ -460,7 +462,7 @@ impl Published {
         let mut sum: Option<StoreStats> = None;
         let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
         let mut shares: Vec<Vec<Share>> = Vec::new();
-        let mut is_silent = false;
+        let (mut is_silent, mut hurt_total) = (false, 0);
         for gauges in &self.gauges {
             let published = gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
             let CoreReport { stats, nodes, .. } = &*published;
@@ -475,6 +477,7 @@ impl Published {
             }
             shares.push(published.shares_at(now_us).collect());
             is_silent |= published.is_silent(now_us);
+            hurt_total += published.hurt_total;
         }
         // Whatever others reach, what that core is to take over or to prepare for never comes to be; and what it said
         // of chunks may be so no more when it goes on.
@@ -482,7 +485,8 @@ impl Published {
             seen.values_mut().for_each(|node| (node.connected, node.chunks_left) = (false, None));
         }
         let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
-        let totals = sum.map(|sum| sum.totals).unwrap_or_default();
+        let mut totals = sum.map(|sum| sum.totals).unwrap_or_default();
+        totals.messages_damaged_total += hurt_total;
         let standings = standings(&terms, &shares);
         let has_begun = standings.iter().all(|standing| standing.state != TenureState::TakingOver);
         GatewayStatus {

@@ -97,11 +97,14 @@ pub fn run(mut config: NodeConfig, changes: &Receiver<NodeConfig>) -> anyhow::Re
             }
         }
         while let Ok(wanted) = changes.try_recv() {
+            let before = pace(&config);
             warn_of_fixed(&config.take_live(wanted));
-            let NodeConfig { repair_bytes_per_s, scrub_bytes_per_s, .. } = config;
-            tracing::info!(repair_bytes_per_s, scrub_bytes_per_s, "the configuration was read again");
             let pace = pace(&config);
-            cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Pace(pace)));
+            if pace != before {
+                let NodeConfig { repair_bytes_per_s, scrub_bytes_per_s, .. } = config;
+                tracing::info!(repair_bytes_per_s, scrub_bytes_per_s, "repair and scrubbing go on at this pace");
+                cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Pace(pace)));
+            }
         }
         // Heartbeats go out twice a second: the picture is never older than this.
         cores.beside.watch(Duration::from_millis(200))?;

@@ -60,7 +60,7 @@ fn seen_by(engine: &Engine) -> impl Iterator<Item = NodeSeen> {
     sessions.map(|session| NodeSeen {
         id: session.node.0,
         connected: engine.hears(session.node),
-        stage: engine.stage(session.node).unwrap_or_default(),
+        stage: engine.stage(session.node),
         chunks_left: engine.chunks_left(session.node),
         ..node_seen(&engine.watched(session.node))
     })

@@ -94,6 +94,18 @@ fn a_gateway_with_a_core_that_stands_still_reaches_no_node() {
     assert_eq!(reached(1_001 + REPORT_US_MAX), [(false, None)], "it tells of the node all the same");
 }
 
+/// One that owns nothing passes on all that its clients ask.
+#[test]
+fn a_gateway_without_a_tenure_tells_of_messages_that_were_hurt() {
+    let idle = Idle::new(2);
+    let published = &idle.cores.published;
+    for (core, hurt_total) in [(0, 2), (1, 3)] {
+        *published.gauges[core].published.lock().expect("no panic") =
+            CoreReport { hurt_total, ..CoreReport::default() };
+    }
+    assert_eq!(published.status_at(0).totals.messages_damaged_total, 5);
+}
+
 #[test]
 fn a_core_that_stands_still_is_proven_no_more() {
     let share = Share { epoch: 7, state: TenureState::Serving, proven_by: 2 };

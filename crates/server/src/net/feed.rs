@@ -62,6 +62,10 @@ impl<T> Feed<T> {
 impl<T> Feeder<T> {
     /// Sends without waking: several messages of a turn share one [`Feeder::wake`].
     pub fn put(&mut self, message: T) {
+        // A loop that has ended takes no more messages; its process is ending too.
+        if self.ring.is_abandoned() {
+            return self.waiting.clear();
+        }
         self.catch_up();
         match self.waiting.is_empty() {
             true => self.put_or_keep(message),
@@ -122,6 +126,16 @@ mod tests {
         }
         assert!(taken.into_iter().eq(0..all));
         assert!(!feeder.is_behind() && feed.take().is_none());
+    }
+
+    #[test]
+    fn nothing_is_kept_for_one_that_is_gone() {
+        let poll = Poll::new().expect("polling");
+        let (feed, mut feeder) = Feed::new(&poll, Token(0)).expect("an event descriptor");
+        (0..2 * FEED_LENGTH).for_each(|number| feeder.put(number));
+        drop(feed);
+        feeder.put(0);
+        assert!(!feeder.is_behind());
     }
 
     #[test]

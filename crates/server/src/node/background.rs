@@ -110,7 +110,7 @@ impl BackgroundLoop {
         self.watch.begin(makes_up);
         loop {
             let wait = self.wait();
-            let is_over = !self.turn(wait)? && self.background.rebuilds.is_idle();
+            let is_over = !self.turn(wait)? && self.background.rebuilds.is_idle() && !self.core.is_behind();
             let starves = self.watch.is_to_return() && !makes_up;
             if is_over || starves {
                 if self.background.wakes_core(u64::MAX) {

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// MemEC's states of a server (section 5.2), the one that lasts until all have left it last.
+/// MemEC's states of a server (section 5.2).
 ///
 /// ```text
 /// normal --session lost--> intermediate --nothing is under way--> degraded --greeted, scanned--> coordinated --> normal

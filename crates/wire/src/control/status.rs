@@ -143,7 +143,7 @@ pub struct StoreTotals {
     pub slices_judged_total: u64,
     /// Renewals of promises that a node refused, or whose session ended before it answered.
     pub renewals_failed_total: u64,
-    /// Messages of nodes that were hurt on their way, and ended their session.
+    /// Messages of nodes and other gateways that were hurt on their way, and ended their session.
     pub messages_damaged_total: u64,
     /// Chunks of sealed stripes that are lost, or on a node that is away; stripes with a lost one that no node can
     /// take.
@@ -174,7 +174,8 @@ pub struct StoreTotals {
 pub struct NodeSeen {
     pub id: u16,
     pub connected: bool,
-    pub stage: NodeStage,
+    /// None: nobody here serves who could tell.
+    pub stage: Option<NodeStage>,
     /// The gateway goes round it because it is abnormally slow.
     pub fail_slow: bool,
     pub requests_in_flight: u32,

@@ -15,6 +15,7 @@ fn nobody_is_told_to_wait_until_a_node_is_rebuilt_that_is_waited_for() {
     assert!(given_up.iter().all(|why| why.contains("rebuilt")), "{given_up:?}");
     let why = cluster.drain(2).expect_err("it is away");
     assert!(why.starts_with("node 2 is dead and waited for, with what it holds: start it again"), "{why}");
+    assert!(!why.contains("  "), "{why}");
     let why = cluster.remove(2, false).expect_err("what it holds is nowhere else");
     assert!(why.contains("nothing that it holds is rebuilt") && why.contains("--lost"), "{why}");
     cluster.remove(2, true).expect("the operator knows better");

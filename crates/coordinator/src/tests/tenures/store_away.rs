@@ -98,7 +98,7 @@ fn a_gateway_that_cannot_come_back_is_not_forgotten_nor_is_its_drain() {
     stage.lose_store(false);
     stage.pass_ms(FORGET_GATEWAY_AFTER_MS / 2 - 200);
     assert!(stage.is_known(old) && stage.scene.persisted.draining.contains(&old));
-    stage.pass_ms(400);
+    stage.pass_ms(1_000);
     assert!(!stage.is_known(old) && stage.scene.persisted.draining.is_empty());
 }
 
@@ -115,7 +115,7 @@ fn the_drain_of_a_gateway_outlives_a_coordinator_that_begins_without_its_store()
     stage.gateways.get_mut(&new).expect("known").is_silent = false;
     stage.pass_ms(FORGET_GATEWAY_AFTER_MS - 200);
     assert!(stage.scene.persisted.draining.contains(&old));
-    stage.pass_ms(400);
+    stage.pass_ms(1_000);
     assert!(stage.scene.persisted.draining.is_empty());
 }
 

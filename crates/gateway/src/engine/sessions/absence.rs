@@ -163,9 +163,11 @@ impl Engine {
         self.absences.of.remove(&id);
     }
 
-    /// `None`: it is no member, or was taken out.
+    /// `None`: it is no member, or was taken out; or this owner does not serve yet, and knows of no absence.
     pub fn stage(&self, id: NodeId) -> Option<NodeStage> {
-        self.nodes.get(id).map(|_| self.absences.stage(id))
+        let is_taken_out = || self.is_gone(id) && !self.absences.of.contains_key(&id);
+        let is_known = self.is_serving() && self.nodes.get(id).is_some() && !is_taken_out();
+        is_known.then(|| self.absences.stage(id))
     }
 
     /// Tells what changed in this turn.

@@ -250,8 +250,7 @@ impl Engine {
             Placed::Later => {}
             Placed::Nothing => self.finish_round(key),
             Placed::Striped => {
-                let round = self.round_mut(key).expect("just put back");
-                (round.is_sent, round.stalled_us) = (true, None);
+                self.round_mut(key).expect("just put back").is_sent = true;
                 self.start_striped_write(key);
             }
             Placed::Failed(PlaceError::Wait) => self.stall(key),

@@ -225,7 +225,8 @@ impl Engine {
             if let End::Store(object) = &mut round.end {
                 object.data = ObjectData::Striped { manifest: write.manifest, value: None };
             }
-            round.is_sent = false;
+            // Its pieces have their place: the manifest may wait for one as long again.
+            (round.is_sent, round.stalled_us) = (false, None);
         }
         self.send_round(write.task.lock);
     }

@@ -78,10 +78,8 @@ impl Core {
             counters.cpu_system_us = system_us;
         }
         self.tell_counters();
-        let (mut stats, nodes) = (self.exchange.tenures.stats(), self.exchange.tenures.nodes_seen());
-        if let Some(stats) = &mut stats {
-            stats.totals.messages_damaged_total += self.exchange.hurt_total() + self.hurt_by_guests;
-        }
+        let (stats, nodes) = (self.exchange.tenures.stats(), self.exchange.tenures.nodes_seen());
+        let hurt_total = self.exchange.hurt_total() + self.hurt_by_guests;
         if let Some(stats) = stats.as_ref().filter(|_| self.reports_node_memory && !self.exchange.tenures.is_empty()) {
             self.shared.settings.memory_limit_bytes = stats.bytes_limit;
         }
@@ -89,6 +87,6 @@ impl Core {
         let serves = self.exchange.table.is_complete() && self.exchange.tenures.do_all_serve(self.now);
         self.gauges.is_serving.store(serves, Ordering::Release);
         let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
-        *published = CoreReport { stats, nodes, shares, at_us: self.now.mono_us };
+        *published = CoreReport { stats, nodes, shares, hurt_total, at_us: self.now.mono_us };
     }
 }

@@ -1,9 +1,9 @@
 //! Neighbours that answer oddly, late or not at all, by a clock that the test turns.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
-use mio::Poll;
 use mio::net::UnixStream;
+use mio::{Events, Poll};
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::Token;
 use shorttail_gateway::forward::{Ask, put_reply};
@@ -259,6 +259,21 @@ fn that_another_gateway_refuses_this_one_is_said_once_in_a_while() {
         neighbour.refusal_saying.said_us
     });
     assert_eq!(told, [0, 0, REFUSAL_TOLD_EVERY_US].map(Some));
+}
+
+#[test]
+fn an_answer_that_was_hurt_on_its_way_ends_the_connection_and_is_counted() {
+    let mut poll = Poll::new().expect("an epoll instance");
+    let (mut neighbours, mut far) = hung(&poll);
+    let mut answer = stored(7);
+    *answer.last_mut().expect("a byte") ^= 4;
+    far.write_all(&answer).expect("it takes a little");
+    let mut events = Events::with_capacity(4);
+    poll.poll(&mut events, None).expect("polled");
+    let event = events.iter().next().expect("there is something to read");
+    neighbours.read(0, HUNG, event, &mut [0; 4096], poll.registry());
+    assert_eq!(neighbours.hurt_total, 1);
+    assert_eq!(far.read(&mut [0; 16]).expect("closed"), 0);
 }
 
 #[test]

@@ -36,7 +36,8 @@ impl World {
             let ids: BTreeSet<NodeId> = engine.wanted_sessions().into_iter().map(|session| session.node).collect();
             for id in ids {
                 let (connected, chunks_left) = (engine.hears(id), engine.chunks_left(id));
-                let seen = NodeSeen { id: id.0, connected, chunks_left, ..NodeSeen::default() };
+                let seen =
+                    NodeSeen { id: id.0, connected, stage: engine.stage(id), chunks_left, ..NodeSeen::default() };
                 let sum = nodes.remove(&id.0).map_or(seen.clone(), |known| known.plus(&seen));
                 nodes.insert(id.0, sum);
             }
