@@ -5,7 +5,7 @@ use shorttail_wire::node::{NodeReply, next_frame};
 
 use super::*;
 use crate::engine::SessionId;
-use crate::engine::limits::{DELETE_STALL_US_MAX, FREES_ASKED_MAX, LET_GO_STALL_US_MAX};
+use crate::engine::limits::{DELETE_STALL_US_MAX, FREES_ASKED_MAX, LET_GO_STALL_US_MAX, STALL_US_MAX};
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::index::StripeSlot;
 use crate::engine::state::testing::{
@@ -114,6 +114,28 @@ fn stall_delete(engine: &mut Engine, key: &[u8]) {
     let key = engine.key_ref(key);
     let delete = engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
     engine.stall(delete);
+}
+
+/// However often it is tried meanwhile.
+#[test]
+fn a_large_value_waits_for_memory_no_longer_than_others() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    engine.nodes.iter_mut().for_each(|node| node.sessions[0].used_bytes = node.sessions[0].memory_bytes);
+    engine.look_at_room();
+    engine.stalled.hope_until_us = u64::MAX;
+    let value = vec![b'x'; 20_000];
+    ask(&mut engine, &[&b"set key 0 0 20000\r\n"[..], &value, b"\r\n"].concat());
+    assert_eq!((told(&mut engine), engine.stalled.count), (vec![], 1), "it waits");
+    for mono_us in [STALL_US_MAX / 2, STALL_US_MAX] {
+        engine.set_now(Now { mono_us, ..Now::default() });
+        engine.stalled.press();
+        engine.resume_stalled();
+        assert!(told(&mut engine).is_empty() && engine.stalled.count == 1, "{mono_us}");
+    }
+    engine.set_now(Now { mono_us: STALL_US_MAX + 1, ..Now::default() });
+    engine.stalled.press();
+    engine.resume_stalled();
+    assert_eq!((told(&mut engine), engine.stalled.count), (vec!["SERVER_ERROR".to_owned()], 0));
 }
 
 /// Everybody else's requests wait for the next owner meanwhile.
