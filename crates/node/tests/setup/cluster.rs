@@ -129,6 +129,8 @@ impl Cluster {
         }
         let mut told = Vec::new();
         self.backgrounds[TARGET].end_turn(0, |said| told.push(said));
+        // What orders came in is no news.
+        told.retain(|said| !matches!(said, FromBackground::Spent(_)));
         told
     }
 
