@@ -225,9 +225,15 @@ impl Coordinator {
 
     fn tell(&mut self) {
         self.told_us = self.now_us;
-        // A take-over waits for the nodes that it knows: all that earlier owners knew.
-        self.send_view();
-        self.tell_terms();
+        let view = std::mem::take(&mut self.view_changed).then(|| self.next_view());
+        let heirs = std::mem::take(&mut self.tenures.heirs);
+        let is_heir = |member: Member| matches!(member, Member::Gateway(id) if heirs.contains(&id));
+        // Who is to own something hears of it before those that will ask for it.
+        for is_turn_of_heirs in [true, false] {
+            // A take-over waits for the nodes that it knows: all that earlier owners knew.
+            view.iter().for_each(|view| self.send_view(view, |member| is_heir(member) == is_turn_of_heirs));
+            self.tell_terms(|gateway| heirs.contains(&gateway) == is_turn_of_heirs);
+        }
         self.tell_served();
     }
 
@@ -455,16 +461,15 @@ impl Coordinator {
         }
     }
 
-    fn send_view(&mut self) {
-        if !std::mem::take(&mut self.view_changed) {
-            return;
-        }
+    fn next_view(&mut self) -> Arc<View> {
         self.view_number += 1;
-        let view = Arc::new(self.view());
-        let members: Vec<ConnectionId> = self.connections.keys().copied().collect();
-        for connection in members {
-            self.send(connection, FromCoordinator::View(Arc::clone(&view)));
-        }
+        Arc::new(self.view())
+    }
+
+    fn send_view(&mut self, view: &Arc<View>, is_told: impl Fn(Member) -> bool) {
+        let told = self.connections.iter().filter(|(_, member)| is_told(**member));
+        let told: Vec<ConnectionId> = told.map(|(&connection, _)| connection).collect();
+        told.into_iter().for_each(|connection| self.send(connection, FromCoordinator::View(Arc::clone(view))));
     }
 
     /// Checks what must hold after every input.

@@ -52,6 +52,8 @@ pub(crate) struct Tenures {
     returning_since_us: Option<u64>,
     /// Gateways whose terms changed since they were told.
     pub to_tell: BTreeSet<u16>,
+    /// Those among them that are to own more.
+    pub heirs: BTreeSet<u16>,
     /// What gateways were told of tenures that are served or not, by epoch.
     served_told: Vec<(u32, bool)>,
     /// Tenures that ended: in good order, and others.
@@ -197,8 +199,9 @@ impl Coordinator {
         self.tenures.to_tell.insert(gateway);
     }
 
-    pub(crate) fn tell_terms(&mut self) {
-        for gateway in std::mem::take(&mut self.tenures.to_tell) {
+    pub(crate) fn tell_terms(&mut self, is_told: impl Fn(u16) -> bool) {
+        let told: Vec<u16> = self.tenures.to_tell.extract_if(.., |&gateway| is_told(gateway)).collect();
+        for gateway in told {
             let connection = self.gateways.get(&gateway).and_then(|member| member.presence.connection);
             let Some(connection) = connection else { continue };
             let terms = self.terms_of(gateway);
@@ -458,6 +461,7 @@ impl Coordinator {
         let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters, before, stored_on, lost: 0 };
         self.durable.tenures.insert(epoch, tenure);
         self.tenures.to_tell.insert(gateway);
+        self.tenures.heirs.insert(gateway);
         self.tenures.settled_us = self.now_us;
     }
 

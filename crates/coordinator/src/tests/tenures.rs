@@ -405,6 +405,26 @@ fn planned() -> (Stage, u16, u16) {
     (stage, old, new)
 }
 
+/// What it is asked before it knows of it, it gives back.
+#[test]
+fn who_follows_hears_of_it_before_those_that_will_ask_it() {
+    let (mut stage, old, new) = planned();
+    let (old_connection, new_connection) = (stage.gateways[&old].connection, stage.gateways[&new].connection);
+    assert!(old_connection < new_connection, "else it is the order of the connections");
+    stage.prepare();
+    stage.scene.outputs.clear();
+    stage.lets_go_of(1);
+    let told = stage.scene.outputs.iter().filter_map(|output| match output {
+        Output::Send { connection, message: FromCoordinator::View(_) } => Some((*connection, "view")),
+        Output::Send { connection, message: FromCoordinator::Terms(_) } => Some((*connection, "terms")),
+        _ => None,
+    });
+    let of_gateways: Vec<_> =
+        told.filter(|(connection, _)| [old_connection, new_connection].contains(connection)).collect();
+    let expected = [new_connection, old_connection].map(|connection| [(connection, "view"), (connection, "terms")]);
+    assert_eq!(of_gateways, expected.concat());
+}
+
 /// Gateways of which members were last told that they are to own nothing.
 fn told_to_drain(stage: &Stage) -> Vec<u16> {
     let mut views = stage.scene.outputs.iter().filter_map(|output| match output {

@@ -41,9 +41,7 @@ use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS};
 use super::neighbours::{Identity, Neighbours, NotAsked, Outcome};
 use super::table::{Owner, Table};
 use super::tenures::Tenures;
-use super::waiting::{
-    BEHIND_US_MAX, Lane, NEWS_US_MAX, REST_US, STATS_WAIT_US_MAX, WAIT_US_MAX, Waiter, Waiting, WaitingTotal,
-};
+use super::waiting::{BEHIND_US_MAX, Lane, NEWS_US_MAX, STATS_WAIT_US_MAX, WAIT_US_MAX, Waiter, Waiting, WaitingTotal};
 use super::writes::Writes;
 use crate::net::Outlet;
 
@@ -105,6 +103,8 @@ pub struct Exchange {
     number_next: u64,
     /// Requests that wait may have an owner now.
     may_place: bool,
+    /// When the first of those that rest may be tried again.
+    rest_over_us: Option<u64>,
     /// As [`Exchange::asks_on`].
     asks_on: bool,
     /// Requests that need not follow others any more.
@@ -140,6 +140,7 @@ impl Exchange {
             replies: Vec::new(),
             number_next: 0,
             may_place: false,
+            rest_over_us: None,
             asks_on: false,
             loose: VecDeque::new(),
             tenures: Tenures::new(config, own.core, cores.len()),
@@ -337,8 +338,7 @@ impl Exchange {
     fn wait_for_one_behind(&mut self, now: Now, waiter: Waiter) -> Option<Waiter> {
         // What waited while nobody owned the partition, or its owner was away, has this time from then on.
         let since_us = *self.behind.entry(Lane::of(&waiter.ask)).or_insert(now.mono_us);
-        let came_us = waiter.deadline_us.saturating_sub(WAIT_US_MAX);
-        if now.mono_us < since_us.max(came_us) + BEHIND_US_MAX {
+        if now.mono_us < since_us.max(waiter.came_us()) + BEHIND_US_MAX {
             return Some(waiter);
         }
         self.refuse(&waiter, StoreError::Overloaded);
@@ -352,7 +352,12 @@ impl Exchange {
 
     /// Tries those that wait again, lane by lane, in their order.
     fn place_waiting(&mut self, now: Now) {
-        if self.waiting.is_empty() || !std::mem::take(&mut self.may_place) {
+        self.may_place |= self.rest_over_us.is_some_and(|at_us| at_us <= now.mono_us);
+        if self.waiting.is_empty() {
+            self.rest_over_us = None;
+            return;
+        }
+        if !std::mem::take(&mut self.may_place) {
             return;
         }
         for lane in self.waiting.lanes() {
@@ -365,6 +370,13 @@ impl Exchange {
         }
         self.take_loose(now);
         self.behind.retain(|&lane, _| self.waiting.has_of(lane));
+        self.rest_over_us = self.waiting.rest_over_us(now.mono_us);
+    }
+
+    /// When a turn is due though nothing arrives: whoever waits for an owner that said it is none hears nothing more
+    /// of it.
+    pub fn poll_deadline(&self) -> Option<u64> {
+        self.rest_over_us
     }
 
     fn is_own(&self, partition: u16) -> bool {
@@ -530,9 +542,7 @@ impl Exchange {
                 Outcome::NotOwner(waiter) | Outcome::Again(waiter) if waiter.deadline_us <= now.mono_us => {
                     self.refuse(&waiter, StoreError::NotOwner);
                 }
-                Outcome::NotOwner(waiter) => {
-                    self.ask_again(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
-                }
+                Outcome::NotOwner(waiter) => self.ask_again(waiter.rest(now.mono_us)),
                 Outcome::Again(waiter) => self.ask_again(waiter),
                 Outcome::Late(waiter) => self.refuse(&waiter, StoreError::NotOwner),
                 Outcome::Unknown(waiter) => self.refuse(&waiter, StoreError::OutcomeUnknown),

@@ -32,8 +32,11 @@ pub const BEHIND_US_MAX: u64 = 1_000_000;
 /// the time that a core may be late. One that does not know is cut off, and clients that can ask elsewhere had better
 /// do.
 pub const NEWS_US_MAX: u64 = 1_000_000;
-/// Microseconds after which an owner is asked again that said it is none.
-pub const REST_US: u64 = 20_000;
+/// Microseconds after which an owner is asked again that said it is none, at least and at most: a quarter of the time
+/// that the request has waited. One that has yet to hear that it is the owner hears of it in a moment, or is cut off;
+/// and what very many ask it in vain keeps it from hearing.
+const REST_US_MIN: u64 = 5_000;
+const REST_US_MAX: u64 = 50_000;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -47,6 +50,19 @@ pub struct Waiter {
     pub rests_until_us: u64,
     /// May another gateway be asked? Not, if another one asked.
     pub may_travel: bool,
+}
+
+impl Waiter {
+    /// When its time began.
+    pub fn came_us(&self) -> u64 {
+        self.deadline_us.saturating_sub(WAIT_US_MAX)
+    }
+
+    /// An owner has just said that it is none: it is asked again after a rest.
+    pub fn rest(self, now_us: u64) -> Self {
+        let rest_us = (now_us.saturating_sub(self.came_us()) / 4).clamp(REST_US_MIN, REST_US_MAX);
+        Waiter { rests_until_us: now_us + rest_us, ..self }
+    }
 }
 
 /// Requests that wait for each other: reads of a partition are not to wait because writes to it cannot be done. What
@@ -133,7 +149,7 @@ impl Waiting {
     }
 
     pub fn has_of(&self, lane: Lane) -> bool {
-        self.waiters.range(lane.places()).next().is_some()
+        self.first_of(lane).is_some()
     }
 
     /// The lanes of those that wait.
@@ -148,9 +164,19 @@ impl Waiting {
         lanes
     }
 
+    /// When the first lane goes on of those whose first rests.
+    pub fn rest_over_us(&self, now_us: u64) -> Option<u64> {
+        let firsts = self.lanes().into_iter().filter_map(|lane| self.first_of(lane));
+        firsts.map(|(_, (first, _))| first.rests_until_us).filter(|&until_us| until_us > now_us).min()
+    }
+
+    fn first_of(&self, lane: Lane) -> Option<(&(Lane, u64), &(Waiter, usize))> {
+        self.waiters.range(lane.places()).next()
+    }
+
     /// The first of a lane, unless it rests.
     pub fn take_first(&mut self, lane: Lane, now_us: u64) -> Option<Waiter> {
-        let (&key, (first, _)) = self.waiters.range(lane.places()).next()?;
+        let (&key, (first, _)) = self.first_of(lane)?;
         if first.rests_until_us > now_us {
             return None;
         }

@@ -54,7 +54,7 @@ impl Core {
 
     fn wait(&self, now_us: u64) -> Duration {
         let engines = self.exchange.tenures.iter().filter_map(|tenure| tenure.engine.poll_deadline());
-        let due_us = engines.min().unwrap_or(u64::MAX).min(self.housekeeping_us);
+        let due_us = engines.chain(self.exchange.poll_deadline()).min().unwrap_or(u64::MAX).min(self.housekeeping_us);
         net::until(due_us, now_us)
     }
 }

@@ -80,6 +80,12 @@ impl Asker {
         answers.map(bytes).collect()
     }
 
+    /// A turn in which nothing arrives.
+    fn step(&mut self) {
+        self.exchange.end_turn(self.now);
+        self.exchange.write_neighbours(self.now, self.poll.registry());
+    }
+
     /// Takes what another gateway has sent.
     fn read(&mut self) {
         let mut events = Events::with_capacity(8);
@@ -136,6 +142,13 @@ impl Owner {
         tags.into_iter().for_each(|tag| put_reply(&mut answers, tag, &Reply::Bytes(answer.to_vec())));
         self.stream.write_all(&answers).expect("sent");
         asker.read();
+    }
+
+    /// Says that it is not the owner.
+    fn refuse(&mut self, tag: u64) {
+        let mut refused = Vec::new();
+        begin_frame(&mut refused, Kind::NotOwner, tag, |_| {});
+        self.stream.write_all(&refused).expect("sent");
     }
 
     /// It was asked more and more, and answered all of it: it may be asked so much at once.
@@ -372,25 +385,45 @@ fn reads_that_wait_for_an_owner_stay_behind_their_own_writes_alone() {
 fn reads_that_an_owner_answers_in_another_order_are_asked_again() {
     let mut asker = Asker::new();
     let mut owner = Owner::of(&mut asker);
-    let step = |asker: &mut Asker| {
-        asker.exchange.end_turn(asker.now);
-        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
-    };
     (0..2).for_each(|seq| asker.get_key(seq, "key"));
     asker.get_key(2, "another");
-    step(&mut asker);
+    asker.step();
     let [(_, first), (_, second), (_, other)] = owner.take()[..] else { panic!("three reads") };
-    let mut refused = Vec::new();
-    begin_frame(&mut refused, Kind::NotOwner, first, |_| {});
-    owner.stream.write_all(&refused).expect("sent");
+    owner.refuse(first);
     owner.answer_with(&mut asker, [second, other], b"older\r\n");
     assert_eq!(asker.answers(), [(2, b"older\r\n".to_vec())]);
     asker.now.mono_us += WAIT_US_MAX / 2;
-    step(&mut asker);
+    asker.step();
     let again: Vec<u64> = owner.take().into_iter().map(|(_, tag)| tag).collect();
     assert_eq!(again.len(), 2, "both");
     owner.answer_with(&mut asker, again, b"newer\r\n");
     assert_eq!(asker.answers(), [0, 1].map(|seq| (seq, b"newer\r\n".to_vec())));
+}
+
+/// Nothing else need happen: of one that all clients wait for nobody hears more.
+#[test]
+fn who_says_that_it_is_no_owner_is_asked_again_after_a_rest() {
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    asker.set(1);
+    for (waited_us, rest_us) in [(0, 5_000), (35_000, 10_000), (1_000_000, 50_000)] {
+        asker.now.mono_us += waited_us;
+        asker.step();
+        let [(Kind::Ask, tag)] = owner.take()[..] else { panic!("it is asked") };
+        owner.refuse(tag);
+        asker.read();
+        asker.step();
+        let over_us = asker.now.mono_us + rest_us;
+        asker.now.mono_us = over_us - 1;
+        asker.step();
+        assert_eq!((asker.exchange.poll_deadline(), owner.take()), (Some(over_us), vec![]));
+        asker.now.mono_us = over_us;
+    }
+    asker.step();
+    let [(Kind::Ask, tag)] = owner.take()[..] else { panic!("it is asked again") };
+    assert_eq!(asker.exchange.poll_deadline(), None);
+    owner.answer(&mut asker, [tag]);
+    assert_eq!(asker.answers(), [(1, b"STORED\r\n".to_vec())]);
 }
 
 /// It may be about to: it is taking over, or its machine stands still.
