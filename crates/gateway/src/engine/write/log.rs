@@ -586,3 +586,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
