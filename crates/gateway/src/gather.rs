@@ -32,11 +32,13 @@ pub struct Gathered {
     pub request: KeyspaceRequest,
     pub deadline_us: u64,
     pub may_travel: bool,
-    /// Partitions of the parts under way, by part.
-    parts: BTreeMap<u32, Vec<u16>>,
+    /// Epochs and partitions of the parts under way, by part.
+    parts: BTreeMap<u32, (u32, Vec<u16>)>,
     part_next: u32,
     /// Partitions that nobody is asked for at present.
     pub loose: Vec<u16>,
+    /// Epochs that were asked in vain.
+    refused: BTreeSet<u32>,
     result: Option<Answer>,
 }
 
@@ -56,14 +58,16 @@ pub struct Gather {
     /// Connection under which the parts are asked.
     connection: u64,
     gathered: BTreeMap<u64, Gathered>,
-    /// Those of which a part came back: somebody else is to be asked.
+    /// Those of which a part came back, and has not been looked at since.
+    fresh: BTreeSet<u64>,
+    /// Those of which it was: whoever was asked is to be asked again.
     returned: BTreeSet<u64>,
     next: u64,
 }
 
 impl Gather {
     pub fn new(connection: u64) -> Self {
-        Gather { connection, gathered: BTreeMap::new(), returned: BTreeSet::new(), next: 0 }
+        Gather { connection, gathered: BTreeMap::new(), fresh: BTreeSet::new(), returned: BTreeSet::new(), next: 0 }
     }
 
     pub fn connection(&self) -> u64 {
@@ -91,6 +95,7 @@ impl Gather {
             parts: BTreeMap::new(),
             part_next: 0,
             loose: partitions,
+            refused: BTreeSet::new(),
             result: None,
         };
         self.gathered.insert(self.next, gathered);
@@ -100,19 +105,37 @@ impl Gather {
 
     /// Parts of one request for all loose partitions whose owner is known.
     pub fn ask(&mut self, seq: u64, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        self.fresh.remove(&seq);
         self.returned.remove(&seq);
         let Some(gathered) = self.gathered.get_mut(&seq) else { return Vec::new() };
         gathered.ask_loose(self.connection, seq, whom)
     }
 
+    /// The same of those that have just come back, as far as others own their partitions than were asked: these know
+    /// of it, or will in a moment.
+    pub fn ask_moved(&mut self, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        let mut asked = Vec::new();
+        for seq in std::mem::take(&mut self.fresh) {
+            let Some(gathered) = self.gathered.get_mut(&seq) else { continue };
+            let refused = gathered.refused.clone();
+            asked.extend(gathered.ask_loose(self.connection, seq, |partition| {
+                whom(partition).filter(|(epoch, _)| !refused.contains(epoch))
+            }));
+            self.returned.insert(seq);
+        }
+        asked
+    }
+
     /// The same of those that came back: the owners of the others are as unknown as they were.
     pub fn ask_returned(&mut self, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        self.returned.append(&mut self.fresh);
         let returned = std::mem::take(&mut self.returned);
         returned.into_iter().flat_map(|seq| self.ask(seq, &whom)).collect()
     }
 
     /// The same of all: others own partitions now.
     pub fn ask_loose(&mut self, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        self.fresh.clear();
         self.returned.clear();
         let all = self.gathered.iter_mut();
         all.flat_map(|(&seq, gathered)| gathered.ask_loose(self.connection, seq, &whom)).collect()
@@ -132,7 +155,7 @@ impl Gather {
     /// Takes the answer to a part, `None`: of one that does not own it. The whole answer when nothing is left to ask.
     pub fn add(&mut self, token: Token, answer: Option<Answer>) -> Option<(Token, Answer)> {
         let gathered = self.gathered.get_mut(&token.id.seq)?;
-        let partitions = gathered.parts.remove(&token.id.part)?;
+        let (epoch, partitions) = gathered.parts.remove(&token.id.part)?;
         let is_flush = matches!(gathered.request, KeyspaceRequest::Flush { .. });
         match answer {
             // One that another gateway asked is its to ask again.
@@ -142,7 +165,8 @@ impl Gather {
             }
             None => {
                 gathered.loose.extend(partitions);
-                self.returned.insert(token.id.seq);
+                gathered.refused.insert(epoch);
+                self.fresh.insert(token.id.seq);
             }
             Some(answer) => {
                 gathered.result = Some(match (gathered.result.take(), answer) {
@@ -190,7 +214,7 @@ impl Gathered {
             self.part_next += 1;
             let token = Token { connection, id };
             let part = Part { token, epoch, partition: partitions[0], request: self.request.part(&partitions) };
-            self.parts.insert(id.part, partitions);
+            self.parts.insert(id.part, (epoch, partitions));
             asked.push((part, self.deadline_us, self.may_travel));
         }
         asked
@@ -308,6 +332,20 @@ mod tests {
             gather.add(asked[1].0, Some(Ok(KeyspaceReply::Count(4)))),
             Some((TOKEN, Ok(KeyspaceReply::Count(9))))
         );
+    }
+
+    /// Who was asked in vain may be about to own it: in the next moment it would say the same.
+    #[test]
+    fn what_came_back_is_asked_of_another_owner_at_once_and_of_the_same_one_later() {
+        let mut gather = gather();
+        let asked = tokens(gather.ask_loose(|_| Some((7, None))));
+        assert_eq!(gather.ask_moved(|_| Some((8, None))), [], "nothing came back");
+        gather.add(asked[0].0, None);
+        let at_once = tokens(gather.ask_moved(|partition| Some((7 + u32::from(partition / 2), None))));
+        assert_eq!(at_once.iter().map(|part| (part.1, part.2)).collect::<Vec<_>>(), [(8, 2)]);
+        assert_eq!(gather.ask_moved(|_| Some((9, None))), [], "looked at once");
+        let later = tokens(gather.ask_returned(|_| Some((7, None))));
+        assert_eq!(later.iter().map(|part| (part.1, part.2)).collect::<Vec<_>>(), [(7, 0)]);
     }
 
     #[test]

@@ -15,7 +15,7 @@
 use std::fmt::Debug;
 
 use shorttail_store::limits::RING_ROOM_BYTES_MIN;
-use shorttail_store::{ChunkStore, RingReader};
+use shorttail_store::{ChunkStore, RingBroken, RingReader};
 use shorttail_wire::node::{NearMemory, NodeRequest, next_frame};
 
 use crate::requests::Holdings;
@@ -33,12 +33,14 @@ pub(crate) struct Ring {
     reader: RingReader,
     /// What was taken last; kept for its memory.
     message: Vec<u8>,
+    /// There are no messages in it.
+    is_broken: bool,
 }
 
 impl Ring {
     /// `None`: there is no memory for what may be put.
     pub fn new(reader: RingReader, store: &mut ChunkStore) -> Option<Self> {
-        let mut ring = Ring { reader, message: Vec::new() };
+        let mut ring = Ring { reader, message: Vec::new(), is_broken: false };
         ring.give_room(store);
         if ring.reader.room_bytes() < RING_ROOM_BYTES_MIN {
             store.redeem(ring.reader.room_bytes());
@@ -79,7 +81,7 @@ impl Ring {
     pub fn end(mut self, holdings: &mut Holdings, session: &mut Session) {
         self.reader.close();
         // Behind something that is no append may be appends.
-        while self.take(holdings, session).is_err_and(|misused| misused != RingMisused::Ring) {}
+        while !self.is_broken && self.take(holdings, session).is_err() {}
         holdings.store.redeem(self.reader.room_bytes());
     }
 
@@ -91,36 +93,41 @@ impl Ring {
                 Ok(Some(room_bytes)) => {
                     // An operation takes less memory than its message took of the ring.
                     holdings.store.redeem(room_bytes);
-                    if take_append(&message, holdings, session).is_none() {
-                        break Err(RingMisused::Message);
+                    if let Err(misused) = take_append(&message, holdings, session) {
+                        break Err(misused);
                     }
                     if session.check_output().is_err() {
                         break Err(RingMisused::Unread);
                     }
                 }
-                Err(_) => break Err(RingMisused::Ring),
+                Err(RingBroken) => {
+                    self.is_broken = true;
+                    break Err(RingMisused::Hurt);
+                }
             }
         };
         self.message = message;
+        holdings.stats.messages_damaged += u64::from(outcome == Err(RingMisused::Hurt));
         outcome
     }
 }
 
-/// An owner did what it must not do.
+/// An owner did what it must not do, or what it did was hurt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RingMisused {
     /// A message is no append.
     Message,
-    /// There are no messages in it.
-    Ring,
+    /// What lies there is no message.
+    Hurt,
     /// It does not read what was refused.
     Unread,
 }
 
-fn take_append(message: &[u8], holdings: &mut Holdings, session: &mut Session) -> Option<()> {
-    let (frame, length) = next_frame(message).ok()??;
-    let request = NodeRequest::parse(&frame).ok().filter(|_| length == message.len())?;
-    let NodeRequest::Append { .. } = request else { return None };
+fn take_append(message: &[u8], holdings: &mut Holdings, session: &mut Session) -> Result<(), RingMisused> {
+    let frame = next_frame(message).ok().flatten().filter(|(_, length)| *length == message.len());
+    let (frame, _) = frame.ok_or(RingMisused::Hurt)?;
+    let request = NodeRequest::parse(&frame).map_err(|_| RingMisused::Hurt)?;
+    let NodeRequest::Append { .. } = request else { return Err(RingMisused::Message) };
     holdings.take_append(frame.tag, &request, session);
-    Some(())
+    Ok(())
 }

@@ -241,12 +241,17 @@ fn what_cannot_be_done_is_told_and_what_is_no_append_ends_the_session() {
     NodeRequest::Ping.encode(TAG, &mut ping);
     let mut two = Vec::new();
     (1..3).for_each(|op| append(1, op).encode(TAG, &mut two));
-    for nonsense in [&b""[..], b"nonsense", &[0xff; 64], &ping, &two] {
+    let mut flipped = Vec::new();
+    append(1, 2).encode(TAG, &mut flipped);
+    flipped[20] ^= 1;
+    let all = [(&b""[..], 1), (b"nonsense", 1), (&[0xff; 64], 1), (&ping, 0), (&two, 1), (&flipped, 1)];
+    for (nonsense, damaged) in all {
         let mut scene = Scene::new();
         assert!(scene.put(1, 1) && scene.owner.put(PARTITION, nonsense));
         assert_eq!(scene.last(1), 1, "what came before counts");
         assert_eq!(scene.node.poll_closed_session(), Some(OWNER));
         assert!(!scene.put(1, 2));
+        assert_eq!(scene.node.stats().messages_damaged, damaged);
     }
 }
 

@@ -37,7 +37,7 @@ use shorttail_wire::control::{Terms, View};
 
 use super::ToCore;
 use super::followers::Followers;
-use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS};
+use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS, PLACED_PER_TURN};
 use super::neighbours::{Identity, Neighbours, NotAsked, Outcome};
 use super::table::{Owner, Table};
 use super::tenures::Tenures;
@@ -105,8 +105,6 @@ pub struct Exchange {
     may_place: bool,
     /// When the first of those that rest may be tried again.
     rest_over_us: Option<u64>,
-    /// As [`Exchange::asks_on`].
-    asks_on: bool,
     /// Requests that need not follow others any more.
     loose: VecDeque<Waiter>,
 }
@@ -141,7 +139,6 @@ impl Exchange {
             number_next: 0,
             may_place: false,
             rest_over_us: None,
-            asks_on: false,
             loose: VecDeque::new(),
             tenures: Tenures::new(config, own.core, cores.len()),
             own,
@@ -223,7 +220,7 @@ impl Exchange {
 
     fn waiter(&mut self, token: Token, ask: Ask, deadline_us: u64, may_travel: bool) -> Waiter {
         self.number_next += 1;
-        Waiter { token, ask, number: self.number_next, deadline_us, rests_until_us: 0, may_travel }
+        Waiter { token, ask, number: self.number_next, deadline_us, asked: None, rests_until_us: 0, may_travel }
     }
 
     fn take(&mut self, now: Now, waiter: Waiter) {
@@ -303,6 +300,7 @@ impl Exchange {
                 return Some(waiter);
             }
             self.followers.asked(waiter.number);
+            let waiter = Waiter { asked: Some(owner), ..waiter };
             return match self.neighbours.ask(now.mono_us, owner.gateway, waiter)? {
                 NotAsked::Away(waiter) => {
                     // It, or who follows it, may do in no time what waits by then.
@@ -360,14 +358,20 @@ impl Exchange {
         if !std::mem::take(&mut self.may_place) {
             return;
         }
+        let mut left = PLACED_PER_TURN;
         for lane in self.waiting.lanes() {
-            while let Some(waiter) = self.waiting.take_first(lane, now.mono_us) {
+            let owner = self.table.owner(lane.partition);
+            while left > 0
+                && let Some(waiter) = self.waiting.take_first(lane, now.mono_us, owner)
+            {
+                left -= 1;
                 if let Some(waiter) = self.place(now, waiter) {
                     self.waiting.put(waiter);
                     break;
                 }
             }
         }
+        self.may_place |= left == 0;
         self.take_loose(now);
         self.behind.retain(|&lane, _| self.waiting.has_of(lane));
         self.rest_over_us = self.waiting.rest_over_us(now.mono_us);
@@ -377,6 +381,12 @@ impl Exchange {
     /// of it.
     pub fn poll_deadline(&self) -> Option<u64> {
         self.rest_over_us
+    }
+
+    /// Is something to be done in a turn of its own, at once? What waits may have an owner since the last one, or an
+    /// engine that is over has replies left.
+    pub fn wants_turn(&self) -> bool {
+        self.may_place && !self.waiting.is_empty() || !self.over.is_empty()
     }
 
     fn is_own(&self, partition: u16) -> bool {
@@ -478,7 +488,12 @@ impl Exchange {
     pub fn end_turn(&mut self, now: Now) {
         self.may_place |= !self.waiting.is_empty() && self.has_waiting_for_own();
         self.place_waiting(now);
-        self.tenures.iter_mut().for_each(|tenure| tenure.engine.end_turn(now));
+        self.ask_parts(now, |gather, whom| gather.ask_moved(whom));
+        for tenure in self.tenures.iter_mut() {
+            let before = tenure.engine.standing();
+            tenure.engine.end_turn(now);
+            self.may_place |= tenure.engine.standing() != before;
+        }
     }
 
     /// Could an engine of this core have begun to serve?
@@ -511,6 +526,8 @@ impl Exchange {
     pub fn read_neighbour(&mut self, now: Now, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) {
         let outcomes = self.neighbours.read(now.mono_us, gateway, event, scratch, registry);
         self.settle(now, outcomes);
+        // If its connection has just ended.
+        self.neighbours.connect(now.mono_us, registry);
         self.may_place = true;
     }
 
@@ -522,13 +539,7 @@ impl Exchange {
     pub fn write_neighbours(&mut self, now: Now, registry: &Registry) {
         let outcomes = self.neighbours.write(now.mono_us, registry);
         self.settle(now, outcomes);
-        self.asks_on = self.neighbours.take_room_again() && !self.waiting.is_empty();
-        self.may_place |= self.asks_on;
-    }
-
-    /// Is something to be asked of another gateway in a turn of its own, at once?
-    pub fn asks_on(&self) -> bool {
-        self.asks_on
+        self.may_place |= self.neighbours.take_room_again();
     }
 
     fn settle(&mut self, now: Now, outcomes: Vec<Outcome>) {

@@ -211,7 +211,15 @@ mod tests {
                 let ask = Ask { partition: 0, epoch: 0, request: request.map(AnyCommand::from) };
                 let number = waiters.len() as u64 + 1;
                 let token = Token { connection, id };
-                waiters.push(Waiter { token, ask, number, deadline_us: 10, rests_until_us: 0, may_travel: true });
+                waiters.push(Waiter {
+                    token,
+                    ask,
+                    number,
+                    deadline_us: 10,
+                    asked: None,
+                    rests_until_us: 0,
+                    may_travel: true,
+                });
             };
             session.handle_input(Now::default(), &mut shared, format!("{line}\r\n").as_bytes(), &mut sink);
         }

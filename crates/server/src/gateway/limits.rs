@@ -17,6 +17,10 @@ pub const ASKED_BYTES_MAX: usize = 64 << 20;
 /// once, and a request of a million keys would hold up all others until its end. Some milliseconds' work.
 pub const ANSWERS_PER_PASS: usize = 4096;
 
+/// Requests that waited for an owner and are handed to it in one turn: some ten thousands may have waited, and all else
+/// has its turn between. Some milliseconds' work.
+pub const PLACED_PER_TURN: usize = 2048;
+
 /// Bytes of a reply that count as one answer, as does a key that was listed; and what statistics count as, which are
 /// written out for the client.
 pub const ANSWER_BYTES: usize = 16 << 10;

@@ -1,11 +1,12 @@
 //! An engine's connections to the nodes: made when it wants them, made again when they break.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 use mio::{Registry, Token};
 use shorttail_gateway::engine::SessionId;
 use shorttail_units::NodeId;
+use shorttail_wire::control::{NodeState, View};
 
 use crate::config::Address;
 use crate::net::{Link, Shortage, Stream};
@@ -29,6 +30,15 @@ pub fn session_of(token: Token) -> Option<(u16, SessionId)> {
     Some(((number >> 32) as u16, SessionId { node: NodeId((number >> 16) as u16), core: number as u16 }))
 }
 
+/// Nodes that have come, or come back, since the view before: attempts that failed while they were away say nothing.
+pub fn nodes_back(before: &View, now: &View) -> BTreeSet<NodeId> {
+    let there = |view: &View| -> BTreeSet<_> {
+        let there = view.nodes.iter().filter(|node| node.state == NodeState::Normal);
+        there.map(|node| (node.id, node.incarnation)).collect()
+    };
+    there(now).difference(&there(before)).map(|&(id, _)| id).collect()
+}
+
 #[derive(Debug, Default)]
 pub struct Peers {
     place: u16,
@@ -48,13 +58,11 @@ impl Peers {
         self.place
     }
 
-    pub fn set_addresses(&mut self, addresses: BTreeMap<NodeId, Address>) {
-        for (node, address) in &addresses {
-            if self.addresses.get(node) != Some(address) {
-                // A new address deserves a fresh attempt.
-                self.retries.retain(|session, _| session.node != *node);
-            }
-        }
+    /// `is_back`: has a node come, or come back?
+    pub fn set_addresses(&mut self, addresses: BTreeMap<NodeId, Address>, is_back: impl Fn(NodeId) -> bool) {
+        let known = &self.addresses;
+        let is_fresh = |node: NodeId| is_back(node) || addresses.get(&node) != known.get(&node);
+        self.retries.retain(|session, _| !is_fresh(session.node));
         self.addresses = addresses;
     }
 
@@ -111,7 +119,58 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use mio::Poll;
+    use shorttail_units::Incarnation;
+    use shorttail_wire::control::NodeEntry;
+
     use super::*;
+
+    fn view(nodes: &[(u64, NodeState)]) -> View {
+        let entry = |(id, &(incarnation, state)): (usize, &(u64, NodeState))| NodeEntry {
+            id: NodeId(id as u16),
+            incarnation: Incarnation(incarnation),
+            address: String::new(),
+            domain: String::new(),
+            state,
+            draining: false,
+            removed: false,
+        };
+        View { nodes: nodes.iter().enumerate().map(entry).collect(), ..View::default() }
+    }
+
+    #[test]
+    fn who_was_away_or_has_another_memory_is_back() {
+        let before =
+            view(&[(1, NodeState::Normal), (1, NodeState::Dead), (1, NodeState::Normal), (1, NodeState::Normal)]);
+        let now = view(&[(1, NodeState::Normal), (1, NodeState::Normal), (2, NodeState::Normal), (1, NodeState::Dead)]);
+        assert_eq!(nodes_back(&before, &now), [NodeId(1), NodeId(2)].into());
+        assert_eq!(nodes_back(&View::default(), &before), [NodeId(0), NodeId(2), NodeId(3)].into());
+    }
+
+    #[test]
+    fn a_node_that_is_back_is_connected_to_at_once_however_long_it_was_away() {
+        let poll = Poll::new().expect("an epoll instance");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("node");
+        let address: Address = format!("unix:{}", path.display()).parse().expect("an address");
+        let session = SessionId { node: NodeId(0), core: 0 };
+        let mut peers = Peers::new(0);
+        let addresses: BTreeMap<NodeId, Address> = [(session.node, address)].into();
+        peers.set_addresses(addresses.clone(), |_| false);
+        let mut now_us = 1;
+        for _ in 0..10 {
+            assert_eq!(peers.connect(now_us, &[session], poll.registry()), []);
+            now_us += RETRY_MAX_US;
+        }
+        assert_eq!(peers.connect(now_us, &[session], poll.registry()), []);
+        let _listener = UnixListener::bind(&path).expect("a socket");
+        peers.set_addresses(addresses.clone(), |_| false);
+        assert_eq!(peers.connect(now_us + 1, &[session], poll.registry()), [], "that was tried a moment ago");
+        peers.set_addresses(addresses, |node| node == session.node);
+        assert_eq!(peers.connect(now_us + 1, &[session], poll.registry()), [session]);
+    }
 
     #[test]
     fn tokens_name_the_engine_and_its_session() {

@@ -22,7 +22,7 @@ use shorttail_units::{NodeId, Now, PartitionId};
 use shorttail_wire::control::{NodeSeen, TenureState, Terms, View};
 
 use super::counted::Counted;
-use super::peers::Peers;
+use super::peers::{Peers, nodes_back};
 use super::shares::{Share, is_of_core};
 use crate::config::Address;
 
@@ -157,7 +157,7 @@ impl Tenures {
         }
         let mut peers = Peers::new(self.place_next);
         self.place_next = self.place_next.wrapping_add(1);
-        peers.set_addresses(self.addresses.clone());
+        peers.set_addresses(self.addresses.clone(), |_| false);
         tell_nodes(&mut engine, &self.view);
         let tenure = Tenure {
             epoch: epoch.0,
@@ -172,12 +172,13 @@ impl Tenures {
     }
 
     pub fn take_view(&mut self, view: &View) {
+        let back = nodes_back(&self.view, view);
         self.view = view.clone();
         self.addresses = super::addresses(view);
         self.tenure_count = view.tenures.len();
         self.config.node_count = view.node_count_expected;
         for tenure in self.running.values_mut() {
-            tenure.peers.set_addresses(self.addresses.clone());
+            tenure.peers.set_addresses(self.addresses.clone(), |node| back.contains(&node));
             tenure.engine.handle_node_count(view.node_count_expected);
             tell_nodes(&mut tenure.engine, view);
         }

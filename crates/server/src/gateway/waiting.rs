@@ -14,6 +14,8 @@ use shorttail_gateway::engine::Token;
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::Request;
 
+use super::table::Owner;
+
 /// Microseconds for which a request waits: what it takes to find a gateway silent (1.5 s), until what nodes promised it
 /// is over (1 s), and to take over. An error in time is better than a later answer.
 pub const WAIT_US_MAX: u64 = 4_000_000;
@@ -46,7 +48,9 @@ pub struct Waiter {
     /// Place among those of its lane: in the order in which they came.
     pub number: u64,
     pub deadline_us: u64,
-    /// Not to be tried before.
+    /// The owner that was asked last.
+    pub asked: Option<Owner>,
+    /// It is not to be asked again before.
     pub rests_until_us: u64,
     /// May another gateway be asked? Not, if another one asked.
     pub may_travel: bool,
@@ -58,10 +62,14 @@ impl Waiter {
         self.deadline_us.saturating_sub(WAIT_US_MAX)
     }
 
-    /// An owner has just said that it is none: it is asked again after a rest.
+    /// The owner that was asked has just said that it is none.
     pub fn rest(self, now_us: u64) -> Self {
         let rest_us = (now_us.saturating_sub(self.came_us()) / 4).clamp(REST_US_MIN, REST_US_MAX);
         Waiter { rests_until_us: now_us + rest_us, ..self }
+    }
+
+    fn rests(&self, now_us: u64, owner: Option<Owner>) -> bool {
+        self.rests_until_us > now_us && owner == self.asked
     }
 }
 
@@ -167,20 +175,17 @@ impl Waiting {
     /// When the first lane goes on of those whose first rests.
     pub fn rest_over_us(&self, now_us: u64) -> Option<u64> {
         let firsts = self.lanes().into_iter().filter_map(|lane| self.first_of(lane));
-        firsts.map(|(_, (first, _))| first.rests_until_us).filter(|&until_us| until_us > now_us).min()
+        firsts.map(|first| first.rests_until_us).filter(|&until_us| until_us > now_us).min()
     }
 
-    fn first_of(&self, lane: Lane) -> Option<(&(Lane, u64), &(Waiter, usize))> {
-        self.waiters.range(lane.places()).next()
+    fn first_of(&self, lane: Lane) -> Option<&Waiter> {
+        self.waiters.range(lane.places()).next().map(|(_, (first, _))| first)
     }
 
-    /// The first of a lane, unless it rests.
-    pub fn take_first(&mut self, lane: Lane, now_us: u64) -> Option<Waiter> {
-        let (&key, (first, _)) = self.first_of(lane)?;
-        if first.rests_until_us > now_us {
-            return None;
-        }
-        let (waiter, bytes) = self.waiters.remove(&key)?;
+    /// The first of a lane, unless it rests. `owner`: of its partition.
+    pub fn take_first(&mut self, lane: Lane, now_us: u64, owner: Option<Owner>) -> Option<Waiter> {
+        let first = self.first_of(lane).filter(|first| !first.rests(now_us, owner))?;
+        let (waiter, bytes) = self.waiters.remove(&(lane, first.number))?;
         self.total.remove(bytes);
         Some(waiter)
     }
@@ -208,6 +213,7 @@ mod tests {
             ask: Ask { partition, epoch: 0, request },
             number,
             deadline_us: 100 + number,
+            asked: None,
             rests_until_us: 0,
             may_travel: true,
         }
@@ -237,22 +243,25 @@ mod tests {
         waiting.put(waiter(u16::MAX, 4));
         assert_eq!(waiting.lanes(), [1, 3, u16::MAX].map(lane));
         let numbers: Vec<u64> =
-            std::iter::from_fn(|| waiting.take_first(lane(1), 0)).map(|waiter| waiter.number).collect();
+            std::iter::from_fn(|| waiting.take_first(lane(1), 0, None)).map(|waiter| waiter.number).collect();
         assert_eq!((numbers, waiting.lanes()), (vec![2, 5, 7], vec![lane(3), lane(u16::MAX)]));
         assert!(waiting.has_of(lane(3)) && !waiting.has_of(lane(1)));
     }
 
     #[test]
     fn one_that_rests_holds_those_behind_it_and_none_waits_for_ever() {
+        let owner = |gateway| Some(Owner { epoch: 7, gateway });
         let total = Arc::default();
         let mut waiting = Waiting::new(Arc::clone(&total));
-        waiting.put(Waiter { rests_until_us: 50, ..waiter(1, 1) });
+        waiting.put(Waiter { asked: owner(3), rests_until_us: 50, ..waiter(1, 1) });
         waiting.put(waiter(1, 2));
-        assert!(waiting.take_first(lane(1), 49).is_none());
+        assert!(waiting.take_first(lane(1), 49, owner(3)).is_none());
         assert_eq!(counted(&total), (2, true));
+        let first = waiting.take_first(lane(1), 49, owner(4)).expect("another one may be asked at once");
+        waiting.put(first);
         assert_eq!(waiting.take_expired(101).len(), 1);
         assert_eq!(counted(&total), (1, true));
-        assert_eq!(waiting.take_first(lane(1), 49).map(|waiter| waiter.number), Some(2));
+        assert_eq!(waiting.take_first(lane(1), 49, owner(3)).map(|waiter| waiter.number), Some(2));
         assert!(waiting.is_empty());
         assert_eq!(counted(&total), (0, false));
     }
@@ -267,7 +276,7 @@ mod tests {
         assert!(!one.is_full() && !other.is_full(), "one core may have nearly all");
         other.put(waiter(2, 1));
         assert!(one.is_full() && other.is_full());
-        one.take_first(lane(1), 0).expect("one that waits");
+        one.take_first(lane(1), 0, None).expect("one that waits");
         assert!(!one.is_full() && !other.is_full());
     }
 }

@@ -70,6 +70,8 @@ pub struct Core {
     gauges: Arc<CoreGauges>,
     /// Connections whose greeting has not arrived, and since when they are there, in microseconds (core 0 only).
     greeting: HashMap<usize, (Link, u64)>,
+    /// Greetings that were hurt on their way.
+    greetings_damaged: u64,
     sessions: HashMap<usize, Link>,
     /// Who rebuilds for this core, and gives its chunks to other nodes; nobody: the core gives them, as far as it is
     /// asked.
@@ -113,6 +115,7 @@ impl Core {
             listener: listener.map(|listener| Accepting::new(listener, "a gateway or node")),
             gauges,
             greeting: HashMap::new(),
+            greetings_damaged: 0,
             sessions: HashMap::new(),
             background: None,
             next_session: FIRST_SESSION,
@@ -210,7 +213,11 @@ impl Core {
                 _ => None,
             },
             Ok(None) if end != ReadEnd::Closed && link.input.len() < GREETING_BYTES_MAX => return,
-            Ok(None) | Err(_) => None,
+            Ok(None) => None,
+            Err(_) => {
+                self.greetings_damaged += 1;
+                None
+            }
         };
         let Some((link, _)) = self.greeting.remove(&session) else { return };
         // Dropping the link closes a connection that is none of an owner's.
@@ -394,7 +401,7 @@ impl Core {
         gauges.scrubbed_bytes.store(stats.scrubbed_bytes, Ordering::Relaxed);
         gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
         gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
-        gauges.messages_damaged.store(stats.messages_damaged, Ordering::Relaxed);
+        gauges.messages_damaged.store(stats.messages_damaged + self.greetings_damaged, Ordering::Relaxed);
     }
 }
 
@@ -421,7 +428,7 @@ fn is_of_peer(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
 
     use shorttail_node::NodeConfig;
     use shorttail_units::{ClusterId, Incarnation, NodeId};
@@ -429,8 +436,8 @@ mod tests {
     use super::*;
     use crate::config::Address;
 
-    #[test]
-    fn whoever_connects_and_says_nothing_is_let_go() {
+    /// A core, and a connection that it has taken.
+    fn core_with_connection() -> (Core, Stream) {
         let directory = tempfile::tempdir().expect("a directory");
         let address = Address::Unix(directory.path().join("node"));
         let listener = Listener::bind(&address).expect("listens");
@@ -449,8 +456,15 @@ mod tests {
         let gauges = Arc::new(CoreGauges::default());
         let setup = CoreSetup { poll, node, inbox, cores: vec![outlet], listener: Some(listener), gauges };
         let mut core = Core::new(setup).expect("a core");
-        let mut silent = Stream::connect(&address).expect("connects");
+        let stream = Stream::connect(&address).expect("connects");
         core.accept();
+        assert_eq!(core.greeting.len(), 1);
+        (core, stream)
+    }
+
+    #[test]
+    fn whoever_connects_and_says_nothing_is_let_go() {
+        let (mut core, mut silent) = core_with_connection();
         let (_, since_us) = core.greeting.values().next().expect("it is there");
         let since_us = *since_us;
         core.drop_silent(since_us + GREETING_US_MAX - 1);
@@ -459,5 +473,19 @@ mod tests {
         core.drop_silent(since_us + GREETING_US_MAX);
         assert!(core.greeting.is_empty());
         assert_eq!(silent.read(&mut [0]).expect("closed"), 0);
+    }
+
+    #[test]
+    fn a_greeting_that_was_hurt_is_counted() {
+        let (mut core, mut stream) = core_with_connection();
+        let mut ping = Vec::new();
+        NodeRequest::Ping.encode(0, &mut ping);
+        ping[2] ^= 1;
+        stream.write_all(&ping).expect("sent");
+        let session = *core.greeting.keys().next().expect("it is there");
+        core.read_greeting(session);
+        assert!(core.greeting.is_empty());
+        core.publish();
+        assert_eq!(core.gauges.messages_damaged.load(Ordering::Relaxed), 1);
     }
 }

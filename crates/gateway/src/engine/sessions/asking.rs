@@ -115,6 +115,10 @@ impl Engine {
         self.nodes.sessions_by_id().map(|(id, _)| id).collect()
     }
 
+    pub fn session_count_of(&self, node: NodeId) -> usize {
+        self.nodes.get(node).map_or(0, |node| node.sessions.len())
+    }
+
     /// Sessions whose greeting gets no further: the server closes them, and connects anew. A message may have been
     /// lost.
     pub fn hung_greetings(&self) -> Vec<SessionId> {

@@ -49,7 +49,7 @@ impl Core {
             || self.forward.as_ref().is_some_and(|forward| forward.is_due(now_us));
         let has_room_for_some = !self.without_room.is_empty() && self.exchange.has_room();
         let has_unread = !self.unread.is_empty() || self.input_room.has_next() || has_room_for_some;
-        has_come || self.incoming.has_some() || has_unread || self.exchange.has_answers() || self.exchange.asks_on()
+        has_come || self.incoming.has_some() || has_unread || self.exchange.has_answers() || self.exchange.wants_turn()
     }
 
     fn wait(&self, now_us: u64) -> Duration {

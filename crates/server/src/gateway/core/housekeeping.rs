@@ -24,6 +24,7 @@ impl Core {
         self.exchange.housekeep(self.now, self.poll.registry());
         self.connect_peers();
         self.write_sessions(Until::End);
+        self.exchange.write_neighbours(self.now, self.poll.registry());
         self.drop_idle_clients();
         self.drop_late_clients();
         self.drop_silent_guests();

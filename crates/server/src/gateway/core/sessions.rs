@@ -37,6 +37,7 @@ impl Core {
         let is_local = peers.is_local(id.node);
         let Some(link) = peers.links.get_mut(&id) else { return };
         let now = self.now;
+        let known = engine.session_count_of(id.node);
         let mut failure = None;
         loop {
             let mut has_read = false;
@@ -65,7 +66,11 @@ impl Core {
                     close_session(now, engine, peers, id, self.poll.registry())
                 }
             }
-            return;
+            break;
+        }
+        if engine.session_count_of(id.node) > known {
+            // The node has told how many cores it has.
+            self.connect_peers();
         }
     }
 

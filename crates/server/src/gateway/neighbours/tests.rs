@@ -22,7 +22,7 @@ fn waiter(request: KeyspaceRequest, deadline_us: u64) -> Waiter {
 fn waiter_of(request: Request<AnyCommand>, deadline_us: u64) -> Waiter {
     let token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
     let ask = Ask { partition: 0, epoch: 1, request };
-    Waiter { token, ask, number: 1, deadline_us, rests_until_us: 0, may_travel: true }
+    Waiter { token, ask, number: 1, deadline_us, asked: None, rests_until_us: 0, may_travel: true }
 }
 
 impl Neighbour {

@@ -214,10 +214,10 @@ fn what_waits_for_a_gateway_that_stands_still_is_refused_for_sure() {
     owner.answer_much(&mut asker, COUNT);
     (0..COUNT).for_each(|seq| asker.set_key(seq, &format!("key{seq}"), VALUE_BYTES));
     asker.exchange.write_neighbours(asker.now, asker.poll.registry());
-    assert!(asker.exchange.asks_on(), "the socket took some");
+    assert!(asker.exchange.wants_turn(), "the socket took some");
     asker.exchange.end_turn(asker.now);
     asker.exchange.write_neighbours(asker.now, asker.poll.registry());
-    assert!(!asker.exchange.asks_on(), "it takes no more");
+    assert!(!asker.exchange.wants_turn(), "it takes no more");
     // Once all has left no event tells of it.
     let mut taken = 0;
     while taken < COUNT / 2 {
@@ -423,6 +423,24 @@ fn who_says_that_it_is_no_owner_is_asked_again_after_a_rest() {
     let [(Kind::Ask, tag)] = owner.take()[..] else { panic!("it is asked again") };
     assert_eq!(asker.exchange.poll_deadline(), None);
     owner.answer(&mut asker, [tag]);
+    assert_eq!(asker.answers(), [(1, b"STORED\r\n".to_vec())]);
+}
+
+#[test]
+fn another_owner_is_asked_at_once() {
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    asker.set(1);
+    asker.step();
+    let [(Kind::Ask, tag)] = owner.take()[..] else { panic!("it is asked") };
+    owner.refuse(tag);
+    asker.read();
+    asker.step();
+    assert_eq!(owner.take(), []);
+    let mut heir = Owner::with_epoch(&mut asker, 2);
+    asker.step();
+    let [(Kind::Ask, tag)] = heir.take()[..] else { panic!("it is asked, without a rest") };
+    heir.answer(&mut asker, [tag]);
     assert_eq!(asker.answers(), [(1, b"STORED\r\n".to_vec())]);
 }
 
