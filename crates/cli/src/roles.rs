@@ -1,9 +1,14 @@
 //! The roles alone: settings together, checked, and the role run in this process.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
+use anyhow::Context;
 use shorttail_server::config::{ConfigFile, LogLevel, Size, check_environment, warn_of_fixed};
+use signal_hook::consts::SIGTERM;
 
 use crate::arguments::{CoordinatorCommand, GatewayCommand, NodeCommand};
 use crate::exit::Failure;
@@ -47,7 +52,16 @@ pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Fai
         let _ = tell.send(config);
         Ok(())
     })?;
-    Ok(shorttail_server::gateway::run(config, &changes)?)
+    let leaves = Arc::new(AtomicBool::new(false));
+    leave_at_signal(&leaves).context("cannot watch for SIGTERM")?;
+    Ok(shorttail_server::gateway::run(config, &changes, &leaves)?)
+}
+
+/// At SIGTERM a gateway hands over what it owns before it ends. The next one ends it at once.
+fn leave_at_signal(leaves: &Arc<AtomicBool>) -> io::Result<()> {
+    signal_hook::flag::register_conditional_default(SIGTERM, Arc::clone(leaves))?;
+    signal_hook::flag::register(SIGTERM, Arc::clone(leaves))?;
+    Ok(())
 }
 
 pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::processes::{PATIENCE, Process, connect, line, program};
 
 /// Addresses on this machine that were free a moment ago.
-fn free<const COUNT: usize>() -> [String; COUNT] {
+pub fn free<const COUNT: usize>() -> [String; COUNT] {
     // Connections of clients have ports above these: one of them could take the port before the server does.
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + (process::id() % 2_000) as u16 * 10;
@@ -29,12 +29,12 @@ fn anywhere(address: &str) -> String {
     address.replace("127.0.0.1", "0.0.0.0")
 }
 
-fn start(words: &[&str]) -> Process {
+pub fn start(words: &[&str]) -> Process {
     Process(program().args(words).stdout(Stdio::null()).spawn().expect("the program runs"))
 }
 
 /// A coordinator and as many nodes as a stripe needs.
-fn coordinator_and_nodes(control: &str, admin: &str, gateways: &str) -> Vec<Process> {
+pub fn coordinator_and_nodes(control: &str, admin: &str, gateways: &str) -> Vec<Process> {
     let coordinator = ["coordinator", "--listen", control, "--admin", admin, "--code", "rs:2+1", "--nodes", "3"];
     let mut started = vec![start(&[&coordinator[..], &["--gateways", gateways]].concat())];
     let node = ["node", "--listen", "127.0.0.1:0", "--memory", "32MiB", "--coordinator", control];
@@ -43,7 +43,7 @@ fn coordinator_and_nodes(control: &str, admin: &str, gateways: &str) -> Vec<Proc
 }
 
 /// The answer of an admin port, for which it waits.
-fn get(admin: &str, path: &str) -> String {
+pub fn get(admin: &str, path: &str) -> String {
     let began = Instant::now();
     loop {
         if let Ok(mut stream) = TcpStream::connect(admin) {
@@ -59,7 +59,7 @@ fn get(admin: &str, path: &str) -> String {
     }
 }
 
-fn await_serving(admin: &str) {
+pub fn await_serving(admin: &str) {
     let began = Instant::now();
     while !get(admin, "/health").starts_with("HTTP/1.1 200") {
         assert!(began.elapsed() < PATIENCE, "the gateway with {admin} does not serve");

@@ -10,6 +10,7 @@ mod ends;
 mod files;
 mod gateways;
 mod hung;
+mod leaving;
 mod members;
 mod memory_file;
 mod near;

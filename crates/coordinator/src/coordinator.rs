@@ -313,6 +313,7 @@ impl Coordinator {
         gateway.has_told = true;
         gateway.is_unheard = false;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
+        self.note_leaving(id);
         self.note_told_losses(id);
         self.note_met(now);
         self.note_reach(now, id);

@@ -246,7 +246,7 @@ impl Coordinator {
 
     /// Notes since when a tenure is not proven. An heir of which a core stands still says for ever that it prepares.
     pub(crate) fn note_proof(&mut self, now: Now, standing: &Standing) {
-        let is_ended = matches!(standing.state, TenureState::LetGo | TenureState::Ended);
+        let is_ended = standing.state.is_over();
         // It is not told that it is to begin while nothing can be saved.
         let prepares = matches!(standing.state, TenureState::Preparing | TenureState::Prepared);
         let waits = !(is_ended || prepares && self.rests());

@@ -159,6 +159,14 @@ impl Coordinator {
         Ok(format!("gateway {id} hands over {count} partition(s)"))
     }
 
+    /// One whose process is told to end is drained, if others may own what it has. If not, it lets go by itself.
+    pub(crate) fn note_leaving(&mut self, id: u16) {
+        let leaves = self.gateways.get(&id).is_some_and(|member| member.status.leaves);
+        if leaves && !self.rests() && !self.durable.draining.contains(&id) {
+            let _ = self.drain_gateway(id, false);
+        }
+    }
+
     /// What it has handed over it gets back as any gateway gets its share.
     fn use_gateway_again(&mut self, id: u16) -> Result<String, String> {
         if !self.durable.draining.remove(&id) {
@@ -472,7 +480,7 @@ impl Coordinator {
         let heard_us = self.heard_gateways().map(|member| member.presence.since_us).max();
         let is_ended = |epoch: &u32, tenure: &DurableTenure| {
             let state = self.standing_of(*epoch).map(|standing| standing.state);
-            let left = matches!(state, Some(TenureState::LetGo | TenureState::Ended));
+            let left = state.is_some_and(TenureState::is_over);
             let member = self.gateways.get(&tenure.gateway);
             let was_seen = member.is_some_and(|member| !member.is_missed);
             let died_us =

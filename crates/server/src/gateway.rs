@@ -11,6 +11,7 @@ mod backlog;
 mod client;
 mod core;
 mod counted;
+mod departure;
 mod exchange;
 mod followers;
 mod guests;
@@ -59,6 +60,7 @@ use crate::near::{LettingGo, Views};
 use crate::net::{self, Listener, Outlet};
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
+use departure::{Departure, Facts, Step};
 pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use served::Served;
@@ -162,13 +164,13 @@ impl Listeners {
     }
 }
 
-/// Runs a gateway until its process is told to end.
+/// Runs a gateway until it is told to leave (`leaves` is set), and others have what it owned.
 ///
 /// Configurations that come meanwhile change what may change while it runs.
 ///
 /// # Errors
 /// When an address is taken, or the coordinator refuses the gateway for good.
-pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyhow::Result<()> {
+pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>, leaves: &AtomicBool) -> anyhow::Result<()> {
     crate::panics::end_the_process();
     let listeners = Listeners::bind(&config)?;
     let admin = config.admin.map(admin::Bound::new).transpose()?;
@@ -187,7 +189,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     if let Some(admin) = admin {
         admin.serve_gateway(window.clone())?;
     }
-    let welcome = await_welcome(&control, &listeners, &window)?;
+    let Some(welcome) = await_welcome(&control, &listeners, &window, leaves)? else { return Ok(()) };
     let engine = engine_config(&config, &welcome);
     warn_of_idle_threads(config.threads, welcome.partition_count);
     let settings = settings(&config, &engine, &listeners);
@@ -200,6 +202,9 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let mut letting_go = LettingGo::begin();
     let mut served = Served::default();
     let mut stillness = Stillness::default();
+    let mut departure = Departure::default();
+    // What the coordinator said last of this gateway's part.
+    let mut facts = Facts::default();
     loop {
         settling.check();
         letting_go.check(cores.views());
@@ -207,12 +212,15 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             match event {
                 ControlEvent::View(view) => {
                     served.forget_ended(&view);
-                    let is_draining = is_to_leave(&view, identity.gateway);
-                    cores.published.is_draining.store(is_draining, Ordering::Relaxed);
+                    facts.is_drained = is_to_leave(&view, identity.gateway);
+                    facts.has_others = has_others(&view, identity.gateway);
+                    cores.published.is_draining.store(facts.is_drained, Ordering::Relaxed);
                     let view = Arc::new(view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
                 }
+                ControlEvent::Terms(_) if departure.lets_go() => {}
                 ControlEvent::Terms(terms) => {
+                    facts.owns = terms.iter().any(|terms| !terms.prepares);
                     hurried_until = Instant::now() + HURRIED;
                     cores.tell_terms(&terms.into());
                 }
@@ -227,16 +235,31 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
         while let Ok(wanted) = changes.try_recv() {
             change(&mut config, wanted, &cores);
         }
+        if leaves.load(Ordering::Relaxed) {
+            departure.begin(cores.published.clock.now().mono_us);
+        }
         if let Some(core) = stillness.look(cores.published.clock.now().mono_us, &cores.published.are_silent()) {
             tracing::error!(core, "a core stands still; the gateway ends with it");
             std::process::exit(1);
         }
-        let status = cores.published.status();
+        let mut status = cores.published.status();
+        facts.has_let_go = status.standings.iter().all(|standing| standing.state.is_over());
+        match departure.look(cores.published.clock.now().mono_us, facts) {
+            Step::Stay => {}
+            Step::LetGo => cores.let_go(),
+            Step::End => {
+                tracing::info!("ends");
+                return Ok(());
+            }
+        }
+        status.leaves = departure.asks();
         if let Some(served) = served.news(&status.standings) {
             cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Served(Arc::clone(&served))));
         }
         let is_hurried = status.hurries() || Instant::now() < hurried_until;
-        control.publish(status);
+        if !departure.lets_go() {
+            control.publish(status);
+        }
         // Events end it sooner.
         std::thread::park_timeout(if is_hurried { PUBLISH_HURRIED } else { PUBLISH_EVERY });
     }
@@ -430,6 +453,14 @@ impl Cores {
         self.outlets.iter().for_each(|outlet| outlet.send(ToCore::Terms(Arc::clone(terms))));
     }
 
+    /// Of everything, whatever the coordinator says.
+    fn let_go(&self) {
+        let terms = Arc::clone(&self.published.terms.lock().unwrap_or_else(PoisonError::into_inner));
+        let owned = terms.iter().filter(|terms| !terms.prepares);
+        let terms: Vec<Terms> = owned.map(|terms| Terms { lets_go: true, ..terms.clone() }).collect();
+        self.tell_terms(&terms.into());
+    }
+
     pub fn views(&self) -> impl Iterator<Item = &Views> {
         self.published.gauges.iter().map(|gauges| &gauges.views)
     }
@@ -496,14 +527,19 @@ impl Published {
             nodes: seen.into_values().collect(),
             policies: self.policies.spans(),
             coding_set_nodes: self.coding_set_nodes,
+            leaves: false,
         }
     }
 }
 
 /// Is this gateway to own nothing, and is there another one for its clients?
 fn is_to_leave(view: &View, id: u16) -> bool {
-    let draining = view.gateways.iter().any(|gateway| gateway.id == id && gateway.draining);
-    draining && view.gateways.iter().any(|gateway| gateway.id != id && gateway.is_alive && !gateway.draining)
+    view.gateways.iter().any(|gateway| gateway.id == id && gateway.draining) && has_others(view, id)
+}
+
+/// Is there another gateway that may own something?
+fn has_others(view: &View, id: u16) -> bool {
+    view.gateways.iter().any(|gateway| gateway.id != id && gateway.is_alive && !gateway.draining)
 }
 
 /// The nodes of a view that are worth a connection, with their addresses. Not one that is dead and in whose place

@@ -31,6 +31,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::path::Path;
     use std::process::Command;
+    use std::sync::atomic::AtomicBool;
     use std::sync::mpsc::channel;
 
     use crate::config::{CoordinatorOptions, GatewayOptions, NodeOptions};
@@ -78,7 +79,7 @@ mod tests {
                     redis: Some("off".parse()?),
                     ..GatewayOptions::default()
                 };
-                gateway::run(options.resolve()?, &channel().1)
+                gateway::run(options.resolve()?, &channel().1, &AtomicBool::new(false))
             }
             "coordinator" => {
                 let options = CoordinatorOptions { listen, ..CoordinatorOptions::default() };

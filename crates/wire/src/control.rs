@@ -60,7 +60,7 @@ pub use told::{counted, counted_are, ranges};
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 17;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 18;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;

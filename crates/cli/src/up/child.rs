@@ -49,9 +49,9 @@ impl RunningChild {
         self.child.try_wait()
     }
 
-    /// Asks it to end.
-    pub fn terminate(&self) {
-        self.send(Signal::SIGTERM);
+    /// Asks it to end at once: all end together, and at SIGTERM a gateway would look for another one.
+    pub fn interrupt(&self) {
+        self.send(Signal::SIGINT);
     }
 
     /// Asks it to read its file again.

@@ -134,7 +134,7 @@ impl Supervisor {
     /// Ends all children: asks first, then kills what is left.
     pub fn stop(&mut self) {
         let mut running: Vec<RunningChild> = self.members.iter_mut().filter_map(|member| member.child.take()).collect();
-        running.iter().for_each(RunningChild::terminate);
+        running.iter().for_each(RunningChild::interrupt);
         let deadline = Instant::now() + STOP_WITHIN;
         while !running.is_empty() && Instant::now() < deadline {
             running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));

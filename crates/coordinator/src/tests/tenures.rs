@@ -395,6 +395,29 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     assert_eq!(stage.loads(), [(ids[1], 12)].into(), "better one that is drained than none");
 }
 
+#[test]
+fn a_gateway_whose_process_is_told_to_end_is_drained_if_others_may_own_what_it_has() {
+    let mut stage = Stage::new(2, 8);
+    let (old, new) = (stage.join(), stage.join());
+    stage.serve();
+    let leaves = |stage: &mut Stage, id: u16| {
+        let connection = stage.gateways[&id].connection;
+        let status = GatewayStatus { leaves: true, ..stage.scene.coordinator.gateways[&id].status.clone() };
+        stage.scene.report(connection, status);
+    };
+    stage.scene.outputs.clear();
+    leaves(&mut stage, old);
+    assert_eq!((told_to_drain(&stage), stage.to_come(new)), (vec![old], vec![3]));
+    stage.prepare();
+    stage.lets_go_of(1);
+    stage.serve();
+    assert_eq!(stage.loads(), [(new, 8)].into());
+    stage.scene.outputs.clear();
+    leaves(&mut stage, new);
+    assert_eq!(stage.loads(), [(new, 8)].into(), "nobody else may: it lets go by itself");
+    assert!(stage.scene.persisted.draining.contains(&old) && !stage.scene.persisted.draining.contains(&new));
+}
+
 /// Two gateways; the first is to let go, and the second to follow it.
 fn planned() -> (Stage, u16, u16) {
     let mut stage = Stage::new(2, 8);

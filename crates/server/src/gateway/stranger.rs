@@ -10,6 +10,7 @@
 //! Must not know: what a gateway does once it is let in.
 
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ impl Window {
     }
 }
 
-/// Waits until the gateway is let in.
+/// Waits until the gateway is let in; `None`: it is to leave before.
 ///
 /// # Errors
 /// When it is refused for good.
@@ -68,11 +69,15 @@ pub fn await_welcome(
     control: &GatewayControl,
     listeners: &Listeners,
     window: &Window,
-) -> Result<GatewayWelcome, ControlError> {
+    leaves: &AtomicBool,
+) -> Result<Option<GatewayWelcome>, ControlError> {
     let began = Instant::now();
     loop {
         if let Some(answer) = control.answer() {
-            return answer;
+            return answer.map(Some);
+        }
+        if leaves.load(Ordering::Relaxed) {
+            return Ok(None);
         }
         window.tell(control.trouble());
         if began.elapsed() >= PATIENCE {
@@ -141,7 +146,7 @@ mod tests {
         });
         let window = Window::default();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| await_welcome(&control, &listeners, &window));
+            let waits = scope.spawn(|| await_welcome(&control, &listeners, &window, &AtomicBool::new(false)));
             assert_eq!(hear(addresses[0], "PING\r\n"), format!("-LOADING {NOT_LET_IN}\r\n"));
             assert_eq!(hear(addresses[1], "version\r\n"), format!("SERVER_ERROR {NOT_LET_IN}\r\n"));
             while !window.look().expect_err("not let in").contains("control.sock: ") {

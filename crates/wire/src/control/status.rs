@@ -60,6 +60,8 @@ pub struct GatewayStatus {
     pub policies: Vec<PolicySpan>,
     /// Nodes that a coding set is to have (`k+m+l`), if it places chunks by coding sets.
     pub coding_set_nodes: Option<u16>,
+    /// Its process is told to end: what it owns is to go to others.
+    pub leaves: bool,
 }
 
 impl GatewayStatus {

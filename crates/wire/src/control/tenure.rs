@@ -98,6 +98,11 @@ pub enum TenureState {
 }
 
 impl TenureState {
+    /// Does its owner answer for nothing any more?
+    pub fn is_over(self) -> bool {
+        matches!(self, TenureState::LetGo | TenureState::Ended)
+    }
+
     pub const ALL: [TenureState; 7] = [
         TenureState::TakingOver,
         TenureState::Preparing,

@@ -49,6 +49,7 @@ impl World {
             nodes: nodes.into_values().collect(),
             policies: Vec::new(),
             coding_set_nodes: None,
+            leaves: false,
         }
     }
 }
