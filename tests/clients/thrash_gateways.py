@@ -4,12 +4,16 @@ Must not know: nodes.
 """
 
 import signal
+import subprocess
 import time
 
 from thrash_troubles import Trouble
 
 DRAIN_SECONDS_MAX = 20
-KINDS = ["gateway killed", "gateway frozen", "gateway cut off", "gateway cut off from nodes", "gateway drained"]
+# One that is told to end gives up after 21 s, and ends.
+END_SECONDS_MAX = 60
+LOOK_SECONDS = 0.02
+KINDS = ["gateway killed", "gateway frozen", "gateway cut off", "gateway cut off from nodes", "gateway drained", "gateway told to end"]
 KINDS += ["coordinator killed", "coordinator frozen", "etcd frozen", "etcd killed", "etcd without a majority"]
 
 
@@ -41,8 +45,15 @@ class Others:
             self.troubles.begin(gateway, "gateway", "cut off", seconds, lambda: gateway.mend() or True)
         elif chance < 0.8 and self.members.network:
             self.cut_from_nodes(gateway)
+        elif chance < 0.9 and self.is_led():
+            self.tell_to_end(gateway)
         else:
             self.drain(gateway)
+
+    def is_led(self):
+        """Is there a coordinator that can save, whatever happens to no other one?"""
+        coordinators = self.troubles.well(self.members.coordinators)
+        return len(coordinators) == len(self.members.coordinators) and not self.troubles.of(range(len(self.members.etcd.processes)))
 
     def cut_from_nodes(self, gateway):
         """Coordinators and clients still hear of it. What it owns goes to others, unless it reaches enough near nodes."""
@@ -58,12 +69,34 @@ class Others:
         if known and self.members.order("drain", "gateway", str(known[0]["id"]), "--within", str(DRAIN_SECONDS_MAX)):
             self.troubles.count(gateway, "gateway", "drained")
             self.troubles.note(f"{gateway.name} is drained, and started again")
-            # Its clients' connections end: that is the trouble.
-            again = Trouble(gateway, "gateway", "started again", time.monotonic(), 0, None)
+            before = time.monotonic()
             gateway.kill()
-            gateway.start()
-            again.ended = time.monotonic()
-            self.troubles.past.append(again)
+            self.start_again(gateway, before)
+
+    def tell_to_end(self, gateway):
+        """The same by itself: it hands over what it owns before it ends."""
+        self.troubles.count(gateway, "gateway", "told to end")
+        self.troubles.note(f"{gateway.name} is told to end, and started again")
+        gateway.signal(signal.SIGTERM)
+        deadline, code = time.monotonic() + END_SECONDS_MAX, None
+        while code is None:
+            before = time.monotonic()
+            if before > deadline:
+                raise RuntimeError(f"{gateway.name} was told to end, and has not for {END_SECONDS_MAX} s")
+            try:
+                code = gateway.process.wait(LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+        if code != 0:
+            raise RuntimeError(f"{gateway.name} was told to end, and ended with {code}")
+        self.start_again(gateway, before)
+
+    def start_again(self, gateway, before):
+        """Its clients' connections end: that is the trouble."""
+        again = Trouble(gateway, "gateway", "started again", before, 0, None)
+        gateway.start()
+        again.ended = time.monotonic()
+        self.troubles.past.append(again)
 
     def hurt_coordinator(self, coordinator):
         seconds = [1, 3, 8]
