@@ -66,6 +66,8 @@ pub struct Counts {
     /// beside one that was silent.
     pub reigns: u64,
     pub saves_refused: u64,
+    /// What coordinators' questions to the store, and its answers, took that took much longer than usual, together.
+    pub store_slow_us: u64,
     /// Coordinators that led and could save nothing.
     pub resignations: u64,
     pub changes_over: u64,
@@ -149,6 +151,7 @@ impl Counts {
         self.store_absences += other.store_absences;
         self.reigns += other.reigns;
         self.saves_refused += other.saves_refused;
+        self.store_slow_us += other.store_slow_us;
         self.resignations += other.resignations;
         self.changes_over += other.changes_over;
         self.tenures_handed_over += other.tenures_handed_over;

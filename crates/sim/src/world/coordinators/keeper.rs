@@ -88,6 +88,7 @@ impl World {
         }
         let is_lost = self.is_active && self.rng.chance_ppm(LOST_WAY_PPM);
         let way_us = self.rng.range(if is_lost { LOST_WAY_US } else { LONG_WAY_US });
+        self.coordinators.counts.store_slow_us += way_us;
         self.note_slow_store(way_us);
         way_us
     }
