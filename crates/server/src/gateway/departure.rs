@@ -1,5 +1,5 @@
-//! How a gateway leaves whose process is told to end: others are to go on with what it owns, and clients are not to wait
-//! until what nodes promised it is over.
+//! How a gateway leaves whose process is told to end: others are to go on with what it owns, and clients are not to
+//! wait until what nodes promised it is over.
 //!
 //! ```text
 //! told to end --> asks to be drained --owns nothing--> stays a moment --> ends
@@ -11,7 +11,8 @@
 //!
 //! Must not know: clocks, who the others are, what is let go of.
 
-/// Microseconds within which a coordinator that is there has begun to drain it, and that are waited for one that is not.
+/// Microseconds within which a coordinator that is there has begun to drain it, and that are waited for one that is
+/// not.
 const ASKED_US_MAX: u64 = 1_500_000;
 
 /// Microseconds by which all gateways that the coordinator hears know that it owns nothing.
