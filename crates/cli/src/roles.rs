@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
 use anyhow::Context;
-use shorttail_server::config::{ConfigFile, LogLevel, Size, check_environment, warn_of_fixed};
+use shorttail_server::config::{ConfigFile, LogLevel, MetadataPlace, Size, check_environment, warn_of_fixed};
 use signal_hook::consts::SIGTERM;
 
 use crate::arguments::{CoordinatorCommand, GatewayCommand, NodeCommand};
@@ -32,6 +32,9 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
         let _ = tell.send(said.clone().or(file.node).resolve()?);
         Ok(())
     })?;
+    // The first process of a container would not end by the signal alone.
+    signal_hook::flag::register_conditional_shutdown(SIGTERM, 0, Arc::new(AtomicBool::new(true)))
+        .context("cannot watch for SIGTERM")?;
     shorttail_server::node::run(config, &changes).map_err(|error| match shorttail_server::node::was_removed(&error) {
         true => Failure::Removed(error),
         false => Failure::Failed(error),
@@ -59,7 +62,7 @@ pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Fai
 
 /// At SIGTERM a gateway hands over what it owns before it ends. The next one ends it at once.
 fn leave_at_signal(leaves: &Arc<AtomicBool>) -> io::Result<()> {
-    signal_hook::flag::register_conditional_default(SIGTERM, Arc::clone(leaves))?;
+    signal_hook::flag::register_conditional_shutdown(SIGTERM, 0, Arc::clone(leaves))?;
     signal_hook::flag::register(SIGTERM, Arc::clone(leaves))?;
     Ok(())
 }
@@ -70,6 +73,11 @@ pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result
     let config = said.clone().or(file.coordinator).resolve()?;
     hold_lifeline()?;
     resources::allow_coordinator_files(config.node_count, config.gateway_count);
+    if config.metadata == MetadataPlace::Nowhere && !lifeline::is_wanted() {
+        tracing::warn!(
+            "metadata is kept nowhere: started again, this coordinator begins a new cluster (--dir keeps it)"
+        );
+    }
     let mut running = config.clone();
     reload::watch(command.config, log, move |file| {
         warn_of_fixed(&running.take_live(said.clone().or(file.coordinator).resolve()?));

@@ -89,6 +89,9 @@ fn missing(status: &ClusterStatus) -> Vec<String> {
     if status.gateways.is_empty() {
         missing.push("no gateway is there".to_owned());
     }
+    // Nobody who is restarted would be let in.
+    let problem = status.coordinator.metadata_problem.as_ref();
+    missing.extend(problem.map(|why| format!("the metadata store cannot be used: {why}")));
     missing
 }
 
@@ -133,5 +136,7 @@ mod tests {
         });
         assert_eq!(dead, ["gateway 0 is dead"]);
         assert_eq!(missing_after(|status| status.gateways.clear()), ["no gateway is there"]);
+        let away = missing_after(|status| status.coordinator.metadata_problem = Some("refused".to_owned()));
+        assert_eq!(away, ["the metadata store cannot be used: refused"]);
     }
 }

@@ -1,12 +1,13 @@
 //! Gateways that are told to end (SIGTERM) while clients and other gateways go on.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::apart::{await_serving, coordinator_and_nodes, free, get, start};
-use crate::processes::{Process, await_that, connect, line};
+use crate::processes::{Process, await_that, connect, line, program};
 
 const KEYS: usize = 64;
 
@@ -64,11 +65,17 @@ fn a_gateway_that_is_told_to_end_hands_over_what_it_owns_first() {
 fn a_gateway_that_nobody_can_follow_ends_and_the_next_one_goes_on() {
     let [control, cluster_admin, memcached, admin, memcached_next, admin_next] = free();
     let _others = coordinator_and_nodes(&control, &cluster_admin, "1");
-    let mut only = gateway(&control, &memcached, &admin);
+    let words = ["--log", "info", "gateway", "--coordinator", &control, "--memcached", &memcached, "--admin", &admin];
+    let mut command = program();
+    command.args(words).args(["--redis", "off"]).stderr(Stdio::piped());
+    let mut only = Process(command.spawn().expect("the program runs"));
     await_serving(&admin);
     store_all(&memcached);
     only.signal(Signal::SIGTERM);
     assert_eq!(only.end().code(), Some(0));
+    let mut said = String::new();
+    only.0.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    assert!(said.contains("ends as it was told to owns=false"), "it let go: {said}");
     let _next = gateway(&control, &memcached_next, &admin_next);
     await_serving(&admin_next);
     read_all(&memcached_next);

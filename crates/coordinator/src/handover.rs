@@ -286,6 +286,14 @@ impl Coordinator {
         }
     }
 
+    /// It is to own nothing: what it was to have goes to others, unless the owner lets go already.
+    pub(crate) fn spare_heir(&mut self, gateway: u16) {
+        let is_heir = |plan: &HandOver| plan.heirs.values().any(|heir| heir.gateway == gateway);
+        if self.tenures.hand_over.as_ref().is_some_and(|plan| !plan.is_ordered && is_heir(plan)) {
+            self.drop_plan();
+        }
+    }
+
     fn drop_plan(&mut self) {
         let plan = self.tenures.hand_over.take();
         let heirs = plan.into_iter().flat_map(|plan| plan.heirs.into_values());

@@ -152,6 +152,7 @@ impl Coordinator {
             ));
         }
         if self.durable.draining.insert(id) {
+            self.spare_heir(id);
             self.persist();
             self.mark_view_changed();
         }

@@ -55,7 +55,9 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
-use crate::control::{ControlEvent, GatewayAddresses, Obey, Obeyed, fresh_life, log_not_let_in, start_gateway};
+use crate::control::{
+    ControlEvent, GatewayAddresses, GatewayControl, Obey, Obeyed, fresh_life, log_not_let_in, start_gateway,
+};
 use crate::near::{LettingGo, Views};
 use crate::net::{self, Listener, Outlet};
 pub(crate) use core::ToCore;
@@ -189,7 +191,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>, leaves:
     if let Some(admin) = admin {
         admin.serve_gateway(window.clone())?;
     }
-    let Some(welcome) = await_welcome(&control, &listeners, &window, leaves)? else { return Ok(()) };
+    let Some(welcome) = await_welcome(&control, &listeners, &window, leaves)? else { return end(control) };
     let engine = engine_config(&config, &welcome);
     warn_of_idle_threads(config.threads, welcome.partition_count);
     let settings = settings(&config, &engine, &listeners);
@@ -204,7 +206,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>, leaves:
     let mut stillness = Stillness::default();
     let mut departure = Departure::default();
     // What the coordinator said last of this gateway's part.
-    let mut facts = Facts::default();
+    let mut facts = Facts::begin(cores.published.clock.now().mono_us);
     loop {
         settling.check();
         letting_go.check(cores.views());
@@ -213,7 +215,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>, leaves:
                 ControlEvent::View(view) => {
                     served.forget_ended(&view);
                     facts.is_drained = is_to_leave(&view, identity.gateway);
-                    facts.has_others = has_others(&view, identity.gateway);
+                    facts.note_others(cores.published.clock.now().mono_us, has_others(&view, identity.gateway));
                     cores.published.is_draining.store(facts.is_drained, Ordering::Relaxed);
                     let view = Arc::new(view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
@@ -229,7 +231,8 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>, leaves:
                     anyhow::bail!("the coordinator does not let this gateway in again: {refusal}");
                 }
                 ControlEvent::NotLetIn(refusal) => log_not_let_in(&refusal),
-                ControlEvent::Connected | ControlEvent::Disconnected => {}
+                ControlEvent::Connected => facts.turn(cores.published.clock.now().mono_us, true),
+                ControlEvent::Disconnected => facts.turn(cores.published.clock.now().mono_us, false),
             }
         }
         while let Ok(wanted) = changes.try_recv() {
@@ -248,8 +251,8 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>, leaves:
             Step::Stay => {}
             Step::LetGo => cores.let_go(),
             Step::End => {
-                tracing::info!("ends");
-                return Ok(());
+                tracing::info!(owns = facts.owns && !facts.has_let_go, "ends as it was told to");
+                return end(control);
             }
         }
         status.leaves = departure.asks();
@@ -263,6 +266,12 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>, leaves:
         // Events end it sooner.
         std::thread::park_timeout(if is_hurried { PUBLISH_HURRIED } else { PUBLISH_EVERY });
     }
+}
+
+/// Its process ends now: nobody waits until the coordinator is found, or not, by a thread that looks for it.
+fn end(control: GatewayControl) -> anyhow::Result<()> {
+    std::mem::forget(control);
+    Ok(())
 }
 
 fn obey_with(desk: PolicyDesk) -> Obey {
@@ -458,6 +467,7 @@ impl Cores {
         let terms = Arc::clone(&self.published.terms.lock().unwrap_or_else(PoisonError::into_inner));
         let owned = terms.iter().filter(|terms| !terms.prepares);
         let terms: Vec<Terms> = owned.map(|terms| Terms { lets_go: true, ..terms.clone() }).collect();
+        self.outlets.iter().for_each(|outlet| outlet.send(ToCore::Leave));
         self.tell_terms(&terms.into());
     }
 
@@ -537,9 +547,12 @@ fn is_to_leave(view: &View, id: u16) -> bool {
     view.gateways.iter().any(|gateway| gateway.id == id && gateway.draining) && has_others(view, id)
 }
 
-/// Is there another gateway that may own something?
+/// Is there another gateway that may own something? A coordinator that has just begun to lead names tenures of gateways
+/// that it has not heard yet.
 fn has_others(view: &View, id: u16) -> bool {
-    view.gateways.iter().any(|gateway| gateway.id != id && gateway.is_alive && !gateway.draining)
+    let is_named = |id: u16| view.gateways.iter().any(|gateway| gateway.id == id);
+    let may_own = view.gateways.iter().any(|gateway| gateway.id != id && gateway.is_alive && !gateway.draining);
+    may_own || view.tenures.iter().any(|tenure| tenure.gateway != id && !is_named(tenure.gateway))
 }
 
 /// The nodes of a view that are worth a connection, with their addresses. Not one that is dead and in whose place

@@ -379,13 +379,17 @@ impl Supervisor {
             let ended = child.try_wait().context("cannot ask for a child");
             let Some(status) = self.bear(ended)?.flatten() else { continue };
             self.members[index].child = None;
-            let how = describe(status);
+            let how = if status.success() { "ended".to_owned() } else { format!("died: {}", describe(status)) };
             if is_node(self.members[index].part) && status.code() == Some(i32::from(REMOVED)) {
                 self.handle_removal(index, pid)?;
             } else if self.is_ready {
                 self.handle_death(index, pid, &how);
             } else {
-                return Err(anyhow!("{} (pid {pid}) ended before the cluster served: {how}", self.name(index)));
+                return Err(anyhow!(
+                    "{} (pid {pid}) ended before the cluster served: {}",
+                    self.name(index),
+                    describe(status)
+                ));
             }
         }
         self.restart_due()
@@ -406,11 +410,11 @@ impl Supervisor {
         if !is_node(member.part) || self.plan.config.restart_nodes {
             let pause = if again_and_again { RESTART_PAUSE } else { Duration::ZERO };
             member.restart_at = Some(Instant::now() + pause);
-            self.screen.say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
+            self.screen.say(&format!("{name} (pid {pid}) {how}; it is started again"));
             return;
         }
         let left = probe::nodes_left(self.plan.coordinator(), pid).unwrap_or_else(|| self.nodes_left());
-        self.screen.say(&format!("{name} (pid {pid}) died: {how}; {}", left.told(self.plan.config.code)));
+        self.screen.say(&format!("{name} (pid {pid}) {how}; {}", left.told(self.plan.config.code)));
     }
 
     /// As far as it is known here.

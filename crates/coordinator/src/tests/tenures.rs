@@ -418,6 +418,24 @@ fn a_gateway_whose_process_is_told_to_end_is_drained_if_others_may_own_what_it_h
     assert!(stage.scene.persisted.draining.contains(&old) && !stage.scene.persisted.draining.contains(&new));
 }
 
+#[test]
+fn who_is_drained_follows_nobody_any_more() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    stage.drain(ids[0]);
+    assert_eq!((stage.to_come(ids[1]).len(), stage.to_come(ids[2]).len()), (1, 1));
+    stage.drain(ids[1]);
+    assert_eq!((stage.to_come(ids[1]).len(), stage.to_come(ids[2]).len()), (0, 1), "planned anew");
+    for _ in 0..2 {
+        stage.prepare();
+        let epochs: Vec<u32> = ids[..2].iter().flat_map(|&id| stage.lets_go(id)).collect();
+        epochs.into_iter().for_each(|epoch| stage.lets_go_of(epoch));
+        stage.serve();
+    }
+    assert_eq!(stage.loads(), [(ids[2], 12)].into());
+}
+
 /// Two gateways; the first is to let go, and the second to follow it.
 fn planned() -> (Stage, u16, u16) {
     let mut stage = Stage::new(2, 8);
@@ -492,9 +510,9 @@ fn a_cancelled_drain_leaves_the_plan_of_another_gateway_as_it_is() {
     let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
     stage.serve();
     stage.drain(ids[0]);
+    stage.drain(ids[1]);
     let planned = ids.iter().map(|&id| stage.to_come(id)).collect::<Vec<_>>();
     assert!(planned.iter().any(|epochs| !epochs.is_empty()));
-    stage.drain(ids[1]);
     stage.order_drain(ids[1], true).expect("it drains");
     assert_eq!(ids.iter().map(|&id| stage.to_come(id)).collect::<Vec<_>>(), planned);
     stage.prepare();

@@ -289,6 +289,7 @@ impl Core {
                     self.exchange.take_terms(self.now, &terms);
                     self.connect_peers();
                 }
+                ToCore::Leave => self.exchange.leave_all(),
                 ToCore::Served(served) => {
                     self.served = served;
                     self.shared.topology = self.exchange.tell(&self.served);

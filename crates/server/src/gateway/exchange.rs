@@ -105,6 +105,8 @@ pub struct Exchange {
     may_place: bool,
     /// When the first of those that rest may be tried again.
     rest_over_us: Option<u64>,
+    /// The gateway lets go of what it owns, whatever the table says.
+    leaves: bool,
     /// Requests that need not follow others any more.
     loose: VecDeque<Waiter>,
 }
@@ -139,6 +141,7 @@ impl Exchange {
             number_next: 0,
             may_place: false,
             rest_over_us: None,
+            leaves: false,
             loose: VecDeque::new(),
             tenures: Tenures::new(config, own.core, cores.len()),
             own,
@@ -300,7 +303,7 @@ impl Exchange {
                 return Some(waiter);
             }
             self.followers.asked(waiter.number);
-            let waiter = Waiter { asked: Some(owner), ..waiter };
+            let waiter = Waiter { asked: Some(owner), rests_until_us: 0, ..waiter };
             return match self.neighbours.ask(now.mono_us, owner.gateway, waiter)? {
                 NotAsked::Away(waiter) => {
                     // It, or who follows it, may do in no time what waits by then.
@@ -320,6 +323,10 @@ impl Exchange {
             return None;
         }
         let Some(engine) = self.tenures.serving(owner.epoch) else {
+            if self.leaves && !waiter.may_travel {
+                self.give_back(&waiter);
+                return None;
+            }
             let asks_elsewhere = self.sends_redis_clients && !is_of_memcached(&waiter.ask.request);
             if !asks_elsewhere || !waiter.may_travel || !self.hears_nothing(now, owner.epoch) {
                 return Some(waiter);
@@ -364,10 +371,12 @@ impl Exchange {
             while left > 0
                 && let Some(waiter) = self.waiting.take_first(lane, now.mono_us, owner)
             {
-                left -= 1;
-                if let Some(waiter) = self.place(now, waiter) {
-                    self.waiting.put(waiter);
-                    break;
+                match self.place(now, waiter) {
+                    None => left -= 1,
+                    Some(waiter) => {
+                        self.waiting.put(waiter);
+                        break;
+                    }
                 }
             }
         }
@@ -503,6 +512,12 @@ impl Exchange {
 
     pub fn take_terms(&mut self, now: Now, terms: &[Terms]) {
         self.tenures.handle_terms(now, terms);
+        self.may_place = true;
+    }
+
+    /// From now on other gateways get back what they ask of what this one owned: they cannot know yet.
+    pub fn leave_all(&mut self) {
+        self.leaves = true;
         self.may_place = true;
     }
 

@@ -430,7 +430,9 @@ impl Neighbour {
             match frame.kind {
                 Kind::Welcome if !self.is_open => {
                     self.is_open = true;
-                    (self.retry_us, self.wait_us) = (0, CONNECT_FIRST_US);
+                    // Not sooner: it may close each connection at once.
+                    self.wait_us = CONNECT_FIRST_US;
+                    self.retry_us = self.retry_us.min(now_us + CONNECT_FIRST_US);
                 }
                 Kind::Refused => {
                     let refusal = Refusal::from_body(frame.body).map_err(|_| PeerError::Body("a refusal"))?;

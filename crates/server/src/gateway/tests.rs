@@ -2,7 +2,7 @@
 
 use mio::{Poll, Token};
 use shorttail_units::Incarnation;
-use shorttail_wire::control::{GatewayEntry, TenureState};
+use shorttail_wire::control::{GatewayEntry, TenureEntry, TenureState};
 
 use super::limits::REPORT_US_MAX;
 use super::*;
@@ -150,4 +150,19 @@ fn a_gateway_that_is_drained_leaves_only_if_another_one_stays() {
     assert!(!leaves(&[gateway(1, true, true), gateway(2, false, false)]), "it is dead");
     assert!(!leaves(&[gateway(1, true, true), gateway(2, true, true)]), "it leaves, too");
     assert!(!leaves(&[gateway(1, true, true)]) && !leaves(&[gateway(2, true, false)]));
+}
+
+#[test]
+fn gateways_that_a_new_coordinator_has_yet_to_hear_are_there() {
+    let gateway = |id, is_alive, draining| GatewayEntry { id, is_alive, draining, ..GatewayEntry::default() };
+    let tenure = |gateway| TenureEntry { epoch: Epoch(1), gateway, partitions: vec![0] };
+    let view = |gateways: &[GatewayEntry], tenures: &[TenureEntry]| {
+        has_others(&View { gateways: gateways.to_vec(), tenures: tenures.to_vec(), ..View::default() }, 1)
+    };
+    let me = gateway(1, true, true);
+    assert!(!view(std::slice::from_ref(&me), &[tenure(1)]));
+    assert!(view(std::slice::from_ref(&me), &[tenure(1), tenure(2)]), "it owns something, and is not heard yet");
+    assert!(!view(&[me.clone(), gateway(2, false, false)], &[tenure(2)]), "it is dead");
+    assert!(!view(&[me.clone(), gateway(2, true, true)], &[tenure(2)]), "it leaves, too");
+    assert!(view(&[me, gateway(2, true, false)], &[]));
 }

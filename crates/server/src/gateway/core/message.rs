@@ -35,6 +35,8 @@ pub enum ToCore {
     View(Arc<View>),
     /// All tenures of this gateway.
     Terms(Arc<[Terms]>),
+    /// The gateway lets go of what it owns, and ends.
+    Leave,
     /// Epochs of all tenures of the cluster that are served.
     Served(Arc<BTreeSet<u32>>),
     Change(Live),

@@ -138,12 +138,16 @@ impl World {
     }
 
     fn ask(&mut self, seq: u64, line: &[u8]) {
+        let id = RequestId { seq, part: 0 };
+        self.exchange.ask(self.now, Token { connection: 1, id }, self.request(line));
+    }
+
+    fn request(&self, line: &[u8]) -> Request<AnyCommand> {
         let mut asked = Vec::new();
         let mut session = MemcachedSession::default();
         let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
         session.handle_input(self.now, &mut Shared::new(Settings::default()), line, &mut sink);
-        let id = RequestId { seq, part: 0 };
-        self.exchange.ask(self.now, Token { connection: 1, id }, asked.pop().expect("one request"));
+        asked.pop().expect("one request")
     }
 
     fn get_as_redis(&mut self, seq: u64) {
@@ -273,6 +277,20 @@ fn how_much_there_is_is_not_waited_for_as_long_as_a_key() {
     assert_eq!(answers(asked_us + STATS_WAIT_US_MAX), [2, 3]);
     assert_eq!(answers(asked_us + WAIT_US_MAX - 1), NONE);
     assert_eq!(answers(asked_us + WAIT_US_MAX), [1]);
+}
+
+/// It is gone in a moment, and they would not know whether it was done.
+#[test]
+fn what_others_ask_of_one_that_leaves_they_get_back() {
+    let mut world = World::new();
+    let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+    let ask = Ask { partition: 0, epoch: 0, request: world.request(b"set key 0 0 1\r\nx\r\n") };
+    world.exchange.ask_as_guest(world.now, token, ask);
+    world.exchange.end_turn(world.now);
+    assert_eq!(world.exchange.poll_answer(world.now), None, "it may serve in a moment");
+    world.exchange.leave_all();
+    world.exchange.end_turn(world.now);
+    assert_eq!(world.exchange.poll_answer(world.now), Some((token, None)));
 }
 
 /// Whoever asks takes all that it named for flushed.

@@ -426,6 +426,7 @@ fn who_says_that_it_is_no_owner_is_asked_again_after_a_rest() {
     assert_eq!(asker.answers(), [(1, b"STORED\r\n".to_vec())]);
 }
 
+/// What the one before gave back rests for that one alone.
 #[test]
 fn another_owner_is_asked_at_once() {
     let mut asker = Asker::new();
