@@ -1,7 +1,7 @@
 //! How much of the last memory is left to whom.
 //!
 //! ```text
-//! stripes that still fit:  0 ........ 1 ............... one for each log, two for each core ....... beside that ...
+//! stripes that still fit:  0 ........ 1 ............... one for each partition, two for each engine .. beside that ..
 //!                          void       jobs, what replaces what a job would move                     clients
 //!                          records                        deletes, where nothing may be evicted ... and there clients
 //!                                                                                                   leave these theirs
