@@ -51,7 +51,7 @@ class Others:
             self.drain(gateway)
 
     def is_led(self):
-        """Is there a coordinator that can save, whatever happens to no other one?"""
+        """Are all coordinators and all of etcd well? Else nobody may follow a gateway that ends."""
         coordinators = self.troubles.well(self.members.coordinators)
         return len(coordinators) == len(self.members.coordinators) and not self.troubles.of(range(len(self.members.etcd.processes)))
 
