@@ -89,6 +89,8 @@ class Thrasher:
         self.watch_processes()
         self.nodes.watch()
         status = self.members.status()
+        if status and self.members.is_level(status):
+            self.troubles.settle()
         self.membership.go_on(status)
         self.progress.look(status, self.membership.is_calm(), time.monotonic())
 
@@ -207,6 +209,8 @@ class Run:
         self.addresses = {recorded.Client: [each.memcached for each in gateways], RedisClient: [each.redis for each in gateways]}
         self.clients = [self.client(number) for number in range(CLIENTS)]
         self.last, self.pulse, self.complaints, self.began = [], Pulse(), [], time.monotonic()
+        # When the run failed: what clients met afterwards is of its end.
+        self.failed = None
 
     def client(self, number):
         sort = RedisClient if number % REDIS_EVERY == REDIS_EVERY - 1 else recorded.Client
@@ -216,6 +220,7 @@ class Run:
         try:
             self.thrash()
         except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as error:
+            self.failed = time.monotonic()
             self.complaints.append(f"{type(error).__name__}: {error}")
             self.members.print_logs()
         finally:
@@ -271,7 +276,7 @@ class Run:
             os.remove(path)
         self.complaints += problems + [client.problem for client in self.clients if client.problem]
         troubles, window = self.thrasher.troubles, self.arguments.window
-        errors = [error for client in self.clients for error in client.errors]
+        errors = [error for client in self.clients for error in client.errors if not self.failed or error.told < self.failed]
         outside = troubles.out_of_the_blue(errors, window)
         if outside:
             self.complaints.append(f"{len(outside)} errors out of the blue, at {', '.join(map(str, outside[:10]))}")
@@ -289,8 +294,10 @@ class Run:
         if self.arguments.waits:
             run = {"seed": self.seed, "seconds": self.arguments.seconds, "troubles": sum(troubles.counts.values()), "windows_share": covered}
             waits.store(self.arguments.waits, {**run, "errors": len(errors), "errors_outside": len(outside)})
-        lines = troubles.log + self.complaints[:20] if self.complaints else []
+        lines = list(troubles.log) if self.complaints else []
         lines += [*waits.lines(), *troubles.kinds(), *([f"never: {', '.join(never)}"] if never else []), self.evidence.line()]
+        # Last, where the end of a log shows them.
+        lines += [f"complaint: {complaint}" for complaint in self.complaints[:20]]
         for line in lines:
             print(f"    {line}")
         verdict = "not ok" if self.complaints else "ok"

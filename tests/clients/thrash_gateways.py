@@ -64,17 +64,27 @@ class Others:
 
     def drain(self, gateway):
         """It hands over what it owns, which nobody is to notice; then it is started again, and owns something again."""
-        status = self.members.status() or {"gateways": []}
-        known = [known for known in status["gateways"] if known["pid"] == gateway.process.pid]
-        if known and self.members.order("drain", "gateway", str(known[0]["id"]), "--within", str(DRAIN_SECONDS_MAX)):
+        number = self.number_of(gateway)
+        if number is None:
+            return
+        if self.members.order("drain", "gateway", number, "--within", str(DRAIN_SECONDS_MAX)):
             self.troubles.count(gateway, "gateway", "drained")
             self.troubles.note(f"{gateway.name} is drained, and started again")
             before = time.monotonic()
             gateway.kill()
             self.start_again(gateway, before)
+        else:
+            self.members.order("drain", "gateway", number, "--cancel")
+
+    def number_of(self, gateway):
+        """By which the coordinator knows it, as a word; none, if it has yet to hear of this process."""
+        status = self.members.status() or {"gateways": []}
+        return next((str(known["id"]) for known in status["gateways"] if known["pid"] == gateway.process.pid), None)
 
     def tell_to_end(self, gateway):
-        """The same by itself: it hands over what it owns before it ends."""
+        """The same by itself: it hands over what it owns before it ends. One that has just been started ends at once."""
+        if self.number_of(gateway) is None:
+            return
         self.troubles.count(gateway, "gateway", "told to end")
         self.troubles.note(f"{gateway.name} is told to end, and started again")
         gateway.signal(signal.SIGTERM)

@@ -44,12 +44,12 @@ def what_the_machine_lacks():
     equal(tries(True, "judge", "--strict", shared_memory="/nowhere"), (False, 1, False))
 
 
-def judged(seconds, strict=False, had=(), wait_seconds=0.0, outcome="ok", unmoved=(), raised=None):
-    """Whether a run passes in which nothing else is wrong, and what it says."""
+def judged(seconds, strict=False, had=(), wait_seconds=0.0, outcome="ok", unmoved=(), raised=None, errors_in=()):
+    """Whether a run passes in which nothing else is wrong, and what it says. `errors_in`: seconds from now in which a client is told one."""
     run = thrash.Run.__new__(thrash.Run)
     run.arguments = argparse.Namespace(seconds=seconds, strict=strict, window=2, keep=None, waits=None, logs=None)
     run.seed, run.members, run.pulse = 1, mock.Mock(network=None), Pulse()
-    run.last, run.complaints, run.began, run.keys = [], [], 0.0, SimpleNamespace(all=[])
+    run.last, run.complaints, run.began, run.failed, run.keys = [], [], 0.0, None, SimpleNamespace(all=[])
     run.thrasher, run.evidence = SimpleNamespace(troubles=Troubles()), Evidence(None)
     run.thrasher.troubles.counts.update(had)
     run.evidence.sums.update({what: what not in unmoved for what in COUNTERS})
@@ -58,6 +58,9 @@ def judged(seconds, strict=False, had=(), wait_seconds=0.0, outcome="ok", unmove
     client.join = lambda: None
     if wait_seconds:
         client.waits.append(thrash.recorded.Wait(0, round(wait_seconds * 1e9), "nobody:1", "get", b"key", outcome))
+    for seconds in errors_in:
+        at = thrash.time.monotonic() + seconds
+        client.errors.append(thrash.recorded.Error(at, at, "nobody:1", thrash.recorded.TOLD))
     run.clients, run.thrash = [client], mock.Mock(side_effect=raised)
     said = io.StringIO()
     with mock.patch.object(thrash.recorded, "judge", lambda _: ([], ["it is judged"])), contextlib.redirect_stdout(said):
@@ -114,9 +117,46 @@ def what_was_not_done():
 def broken_off():
     """a run that ends early, whatever its members answered, fails, and what it wrote down is judged"""
     for error in (RuntimeError, OSError, ValueError, thrash.subprocess.TimeoutExpired("status", 60)):
-        is_ok, said = judged(60, raised=error)
+        # Whoever asks when all members end meets that.
+        is_ok, said = judged(60, raised=error, errors_in=(1.0,))
         equal(is_ok, False)
-        true("it is judged" in said, said)
+        true("it is judged" in said and ": 1 complaints" in said, said)
+    is_ok, said = judged(60, raised=RuntimeError, errors_in=(-1.0, 1.0))
+    true(": 2 complaints" in said and "complaint: 1 errors out of the blue" in said, said)
+
+
+@case
+def level():
+    """a cluster is level when all its gateways serve, everything, and as much as the others but for one partition"""
+
+    def is_level(*shares, served=16, gateway_count=3):
+        made = thrash.members.Members.__new__(thrash.members.Members)
+        made.gateway_count = gateway_count
+        tenures = [[{"partitions": [0] * (share - share // 2)}, {"partitions": [0] * (share // 2)}] for share in shares]
+        gateways = [{"serving": share > 0, "tenures": of_one} for share, of_one in zip(shares, tenures)]
+        return made.is_level({"gateways": gateways, "partitions": 16, "partitions_served": served})
+
+    equal([is_level(5, 5, 6), is_level(5, 5, 6, 0), is_level(8, 8, gateway_count=2)], [True] * 3)
+    equal([is_level(5, 4, 7), is_level(8, 8), is_level(5, 5, 6, served=15), is_level(0, 0, 0)], [False] * 4)
+
+
+@case
+def told_to_end():
+    """no gateway is told to end, or drained, that the coordinator has yet to hear of; a drain that does not end is cancelled"""
+    orders = []
+    members = mock.Mock(gateways=[])
+    members.order = lambda *words: orders.append(words)
+    gateway = mock.Mock(process=mock.Mock(pid=7))
+    others = thrash.thrash_gateways.Others(members, Troubles(), None)
+    for status in (None, {"gateways": []}, {"gateways": [{"id": 3, "pid": 6}]}):
+        members.status = lambda status=status: status
+        others.tell_to_end(gateway)
+        others.drain(gateway)
+    true(not gateway.signal.called and not gateway.kill.called and not orders, f"{orders}")
+    members.status = lambda: {"gateways": [{"id": 3, "pid": 7}]}
+    others.drain(gateway)
+    equal([words[:3] for words in orders], [("drain", "gateway", "3")] * 2)
+    equal(("--cancel" in orders[1], gateway.kill.called), (True, False))
 
 
 def given_up(*troubles):

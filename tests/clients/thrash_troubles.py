@@ -23,6 +23,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import recorded  # noqa: E402  (the path must be set first)
 
 
+# When coordinators or etcd are mended it takes so long until one leads again: members of etcd agree, a lease ends.
+RECOVERY_SECONDS = 3
+
+
 class Trouble:
     """Something that is broken: what, until when, and how it is mended. `label` says of which kind it is, for the summary;
     `text` what it is, if more is to be said."""
@@ -33,6 +37,8 @@ class Trouble:
         # Where clients ask it.
         self.addresses = {getattr(member, protocol, None) for protocol in ("memcached", "redis")} - {None}
         self.began, self.until, self.ended = began, time.monotonic() + seconds, None
+        # When, after that, everything was served again, and by all alike.
+        self.settled = None
 
     def overlaps(self, began, ended):
         return self.began <= ended and (self.ended is None or self.ended >= began)
@@ -78,6 +84,11 @@ class Troubles:
         self.present.remove(trouble)
         self.past.append(trouble)
 
+    def settle(self):
+        """Everything is served, and by all gateways alike."""
+        for trouble in self.past:
+            trouble.settled = trouble.settled or time.monotonic()
+
     def of(self, members):
         """Which of them are in trouble."""
         return [trouble.member for trouble in self.present if trouble.member in members]
@@ -89,17 +100,18 @@ class Troubles:
         return self.past + self.present
 
     def windows(self, seconds, address=None):
-        """(began, ended) of the times in which an answer may fail: gateways' troubles and so many seconds more, each as much longer
-        as coordinators or etcd, if they were in trouble meanwhile, one after the other, kept others from taking over, or the gateway
-        from being let in again. Of all gateways, or of the one that clients ask there."""
+        """(began, ended) of the times in which an answer may fail: gateways' troubles and so many seconds more. Each lasts longer if
+        coordinators or etcd were in trouble, one after the other, while others took over, or gave back what the gateway had: until a
+        coordinator leads again nobody goes on. Of all gateways, or of the one that clients ask there."""
         leading = sorted((other for other in self.all() if other.kind in ("coordinator", "etcd")), key=lambda other: other.began)
-        found = []
+        now, found = time.monotonic(), []
         for trouble in self.all():
             if trouble.kind == "gateway" and (address is None or address in trouble.addresses):
-                ended = (trouble.ended or time.monotonic()) + seconds
+                ended = (trouble.ended or now) + seconds
                 for other in leading:
-                    if other.overlaps(trouble.began, ended):
-                        ended = max(ended, (other.ended or time.monotonic()) + seconds)
+                    recovered = (other.ended or now) + RECOVERY_SECONDS
+                    if trouble.began <= recovered and other.began <= max(ended, trouble.settled or now):
+                        ended = max(ended, recovered + seconds)
                 found.append((trouble.began, ended))
         return found
 

@@ -9,7 +9,7 @@ from unittest import mock
 import thrash_troubles
 from expect import case, equal, main
 from recorded import BROKEN, NO_MEMORY, TOLD, UNANSWERED, Error
-from thrash_troubles import Trouble, Troubles, share_covered
+from thrash_troubles import RECOVERY_SECONDS, Trouble, Troubles, share_covered
 
 WINDOW = 2
 HERE, ELSEWHERE = "here:1", "elsewhere:1"
@@ -21,12 +21,12 @@ class Clock:
 
 
 def troubles_of(*rows):
-    """Each a kind, and when its trouble began and ended; none, if it goes on. Clients ask gateways here."""
+    """Each a kind, and when its trouble began, ended (none, if it goes on), and was settled, if not then. Clients ask gateways here."""
     troubles = Troubles()
-    for kind, began, ended in rows:
+    for kind, began, ended, *settled in rows:
         member = SimpleNamespace(name=kind, redis=HERE) if kind == "gateway" else kind
         trouble = Trouble(member, kind, "broken", began, 0, None)
-        trouble.ended = ended
+        trouble.ended, trouble.settled = ended, settled[0] if settled else ended
         (troubles.past if ended else troubles.present).append(trouble)
     return troubles
 
@@ -54,21 +54,37 @@ def gateways_only():
 def that_go_on():
     """what is not mended yet lasts until now"""
     equal(windows(("gateway", 10, None)), [(10, 102)])
-    equal(windows(("gateway", 10, 14), ("etcd", 12, None)), [(10, 102)])
+    equal(windows(("gateway", 10, 14), ("etcd", 12, None)), [(10, 102 + RECOVERY_SECONDS)])
 
 
 @case
 def kept_from_taking_over():
     """a window lasts as much longer as a coordinator or etcd kept others from taking over, but not a node"""
+    late = RECOVERY_SECONDS + WINDOW
     for kind in ("coordinator", "etcd"):
-        equal(windows(("gateway", 10, 14), (kind, 5, 11)), [(10, 16)])
-        equal(windows(("gateway", 10, 14), (kind, 5, 20)), [(10, 22)])
-        equal(windows(("gateway", 10, 14), (kind, 15, 20)), [(10, 22)])
+        equal(windows(("gateway", 10, 14), (kind, 5, 10)), [(10, 16)])
+        equal(windows(("gateway", 10, 14), (kind, 5, 13)), [(10, 13 + late)])
+        equal(windows(("gateway", 10, 14), (kind, 5, 20)), [(10, 20 + late)])
+        equal(windows(("gateway", 10, 14), (kind, 15, 20)), [(10, 20 + late)])
         equal(windows(("gateway", 10, 14), (kind, 17, 20)), [(10, 16)])
-        equal(windows(("gateway", 10, 14), (kind, 5, 9)), [(10, 16)])
+        # Whoever led a moment before has no follower yet.
+        equal(windows(("gateway", 10, 10), (kind, 5, 9.9)), [(10, 9.9 + late)])
+        equal(windows(("gateway", 10, 10), (kind, 5, 9.9 - RECOVERY_SECONDS)), [(10, 12)])
     equal(windows(("gateway", 10, 14), ("node", 12, 20)), [(10, 16)])
-    equal(windows(("gateway", 10, 14), ("coordinator", 17, 20), ("etcd", 5, 15.5)), [(10, 22)])
-    equal(windows(("gateway", 10, 14), ("coordinator", 18, 20), ("etcd", 5, 15.5)), [(10, 17.5)])
+    equal(windows(("gateway", 10, 14), ("coordinator", 17, 20), ("etcd", 5, 15.5)), [(10, 20 + late)])
+    equal(windows(("gateway", 10, 14), ("coordinator", 21, 22), ("etcd", 5, 15.5)), [(10, 15.5 + late)])
+
+
+@case
+def kept_from_giving_back():
+    """the same while a gateway that is well again has yet to get its share back"""
+    late = RECOVERY_SECONDS + WINDOW
+    equal(windows(("gateway", 10, 14, 30), ("coordinator", 29, 40)), [(10, 40 + late)])
+    equal(windows(("gateway", 10, 14, 30), ("coordinator", 31, 40)), [(10, 16)])
+    troubles = troubles_of(("gateway", 10, 14, 30), ("gateway", 20, 24, None), ("gateway", 50, None))
+    with mock.patch.object(thrash_troubles, "time", Clock()):
+        troubles.settle()
+    equal([trouble.settled for trouble in troubles.all()], [30, 100, None])
 
 
 @case

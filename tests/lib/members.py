@@ -211,6 +211,13 @@ class Members:
         gateways = [gateway for gateway in status["gateways"] if gateway["serving"]]
         return len(gateways) >= self.gateway_count and self.is_all_held(status)
 
+    def is_level(self, status):
+        """Is everything served, and has no gateway two partitions more than another?"""
+        serving = [gateway["tenures"] for gateway in status["gateways"] if gateway["serving"]]
+        owned = [sum(len(tenure["partitions"]) for tenure in tenures) for tenures in serving]
+        is_served = status["partitions_served"] == status["partitions"]
+        return is_served and len(owned) >= self.gateway_count and max(owned) - min(owned) < 2
+
     def is_all_held(self, status):
         """Are all nodes there, everything served, and nothing lost? What is not served nobody knows of."""
         told = [self.status_of(node, status) for node in self.nodes]

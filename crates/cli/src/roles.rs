@@ -12,10 +12,12 @@ use signal_hook::consts::SIGTERM;
 
 use crate::arguments::{CoordinatorCommand, GatewayCommand, NodeCommand};
 use crate::exit::Failure;
-use crate::{lifeline, logging, reload, resources};
+use crate::reload::{Reloads, log_level};
+use crate::{lifeline, logging, resources};
 
 pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> {
-    let file = prepare(command.config.as_deref(), log)?;
+    let reloads = Reloads::begin(command.config)?;
+    let file = prepare(reloads.file(), log)?;
     let said = command.options;
     let config = said.clone().or(file.node).resolve()?;
     // `up` has said it of all its nodes together.
@@ -27,7 +29,7 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
     hold_lifeline()?;
     resources::allow_node_files(config.threads);
     let (tell, changes) = channel();
-    reload::watch(command.config, log, move |file| {
+    reloads.watch(log, move |file| {
         // A node that no longer listens is ending.
         let _ = tell.send(said.clone().or(file.node).resolve()?);
         Ok(())
@@ -42,13 +44,14 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
 }
 
 pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Failure> {
-    let file = prepare(command.config.as_deref(), log)?;
+    let reloads = Reloads::begin(command.config)?;
+    let file = prepare(reloads.file(), log)?;
     let said = command.options;
     let mut config = said.clone().or(file.gateway).resolve()?;
     hold_lifeline()?;
     config.connection_count_max = resources::allow_gateway_files(config.connection_count_max, config.threads);
     let (tell, changes) = channel();
-    reload::watch(command.config, log, move |file| {
+    reloads.watch(log, move |file| {
         let mut config = said.clone().or(file.gateway).resolve()?;
         config.connection_count_max = resources::allow_gateway_files(config.connection_count_max, config.threads);
         // A gateway that no longer listens is ending.
@@ -68,7 +71,8 @@ fn leave_at_signal(leaves: &Arc<AtomicBool>) -> io::Result<()> {
 }
 
 pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result<(), Failure> {
-    let file = prepare(command.config.as_deref(), log)?;
+    let reloads = Reloads::begin(command.config)?;
+    let file = prepare(reloads.file(), log)?;
     let said = command.options;
     let config = said.clone().or(file.coordinator).resolve()?;
     hold_lifeline()?;
@@ -79,7 +83,7 @@ pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result
         );
     }
     let mut running = config.clone();
-    reload::watch(command.config, log, move |file| {
+    reloads.watch(log, move |file| {
         warn_of_fixed(&running.take_live(said.clone().or(file.coordinator).resolve()?));
         Ok(())
     })?;
@@ -92,7 +96,7 @@ pub fn prepare(file: Option<&Path>, log: Option<LogLevel>) -> Result<ConfigFile,
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     check_environment(names)?;
     let file = ConfigFile::read(file)?;
-    logging::set(reload::log_level(log, &file));
+    logging::set(log_level(log, &file));
     Ok(file)
 }
 

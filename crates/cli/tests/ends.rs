@@ -53,6 +53,36 @@ fn a_coordinator_that_runs_alone_ends_without_an_error() {
     assert_eq!(terminate(&mut coordinator).code(), Some(0));
 }
 
+/// It waits for its predecessor to let go of the directory: whoever told it to end need not.
+#[test]
+fn a_coordinator_that_has_yet_to_begin_ends_without_an_error() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let start = |name: &str| {
+        let mut command = program();
+        let listen = format!("unix:{}", temp.path().join(name).display());
+        command.args(["coordinator", "--admin", "off", "--listen", &listen, "--dir"]).arg(temp.path().join("state"));
+        Process(command.spawn().expect("the program runs"))
+    };
+    let is_there = |name: &str| temp.path().join(name).exists().then_some(());
+    let mut first = start("first.sock");
+    await_some("the first", || is_there("first.sock").and(is_there("state")));
+    // On a slow machine it may have waited as long as it does: then it ended by itself, with 1.
+    let ends = (0..PATIENCE.as_secs()).map(|_| {
+        let mut second = start("second.sock");
+        await_some("the second", || catches(&second, Signal::SIGTERM).then_some(()));
+        terminate(&mut second).code()
+    });
+    assert_eq!(ends.into_iter().find(|&code| code != Some(1)), Some(Some(0)));
+    assert_eq!(terminate(&mut first).code(), Some(0));
+}
+
+/// Does it do something of its own at this signal?
+fn catches(process: &Process, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.0.id())).expect("nobody has reaped it");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("Linux tells");
+    u64::from_str_radix(caught.trim(), 16).expect("a mask") & (1 << (signal as u32 - 1)) != 0
+}
+
 /// Processes that were started with a word in their environment.
 fn processes_with(word: &str) -> usize {
     let of_process = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read(entry.ok()?.path().join("environ")).ok();

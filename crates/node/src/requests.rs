@@ -129,6 +129,10 @@ impl Holdings {
         self.check_mine(description).map_err(|no| no.refusal)?;
         let is_in_place = self.store.replace_damaged(description, bytes, last)?;
         if !is_in_place {
+            // What was read wrong when it was ordered may be right.
+            if !self.store.check_rebuild(description)? {
+                return self.store.adopt(description);
+            }
             self.store.install_at(description, bytes, last)?;
         }
         self.stats.corruptions_repaired += u64::from(is_in_place);

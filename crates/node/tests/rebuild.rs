@@ -610,6 +610,20 @@ fn what_the_scrubber_finds_is_mended_in_place() {
     }
 }
 
+/// Memory may be read wrong once.
+#[test]
+fn what_reads_right_by_the_time_that_it_is_mended_stays() {
+    let mut nodes = nodes_without(&[], FAST);
+    assert_eq!(nodes.nodes[0].flip_bits(1, 5), 1);
+    let told = nodes.tell(0, &rebuild_in_place(0, &[1, 3]));
+    assert_eq!((told.done_count, told.rebuilt), (1, vec![]), "it is needed");
+    assert_eq!(nodes.nodes[0].flip_bits(1, 5), 1);
+    nodes.settle();
+    assert_eq!(nodes.told(0).rebuilt, [Ok(())]);
+    nodes.holds(0, &chunks()[0]);
+    assert_eq!(nodes.nodes[0].stats().corruptions_repaired, 0);
+}
+
 #[test]
 fn who_does_not_read_what_is_damaged_is_told_of_no_more() {
     let mut nodes = with_chunks(Nodes::scrubbing(FAST, 1_000_000), &[]);

@@ -21,6 +21,7 @@ mod turned_away;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,7 @@ use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, ClusterStatus, ControlFrameError, CoordinatorStatus, FromCoordinator, HEARTBEAT_MS,
     Refusal, ToCoordinator,
 };
+use signal_hook::flag::register_conditional_shutdown;
 
 use crate::admin;
 use crate::clock::Clock;
@@ -66,9 +68,15 @@ const BEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 /// When an address cannot be listened on or the metadata store can never be used.
 pub fn run(config: CoordinatorConfig, is_watched: bool) -> anyhow::Result<()> {
     crate::panics::end_the_process();
+    // Until there is something to stop; the first process of a container would not end by the signals alone.
+    let is_starting = Arc::new(AtomicBool::new(true));
+    for signal in stopper::SIGNALS {
+        register_conditional_shutdown(signal, 0, Arc::clone(&is_starting)).context("cannot watch for signals")?;
+    }
     let mut server = Server::bind(&config)?;
     server.is_watched = is_watched;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
+    is_starting.store(false, Ordering::Relaxed);
     server.run()
 }
 
@@ -448,17 +456,16 @@ impl Server {
                 ..ClusterStatus::default()
             },
         };
-        if let Some(why) = &self.about.metadata_problem {
+        let metadata_problem = self.store_problem();
+        if let Some(why) = &metadata_problem {
             let problem = format!(
                 "the metadata store cannot be used ({why}): what must be saved waits, as new members and owners do"
             );
             status.problems.insert(0, problem);
-        } else if self.is_store_silent() {
-            let problem = format!("{}: what must be saved waits, as new members and owners do", reign::STORE_SILENT);
-            status.problems.insert(0, problem);
         }
         status.problems.extend(self.turned_away.strangers_problem(Instant::now()));
-        ClusterStatus { coordinator: CoordinatorStatus { leading: self.leads(), ..self.about.clone() }, ..status }
+        let coordinator = CoordinatorStatus { leading: self.leads(), metadata_problem, ..self.about.clone() };
+        ClusterStatus { coordinator, ..status }
     }
 
     fn answer_questions(&mut self) {

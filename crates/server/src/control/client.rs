@@ -282,9 +282,22 @@ enum Left<W> {
     For(Answer<W>),
 }
 
+/// Since when it was refused again and again, and when last.
+#[derive(Default)]
+struct Refusals(Option<(Instant, Instant)>);
+
+impl Refusals {
+    /// It is refused now: for how long it has been. Time in which nobody refused it for long does not count.
+    fn note(&mut self, now: Instant) -> Duration {
+        let (since, _) = self.0.filter(|&(_, last)| now - last < REFUSED_FOR_MAX / 2).unwrap_or((now, now));
+        self.0 = Some((since, now));
+        now - since
+    }
+}
+
 impl<R: Role> Worker<R> {
     fn run(mut self) {
-        let mut refused_since: Option<Instant> = None;
+        let mut refusals = Refusals::default();
         let mut told: Option<(Refusal, Instant)> = None;
         let mut hung_up_since: Option<Instant> = None;
         let mut failed_count = 0;
@@ -314,19 +327,18 @@ impl<R: Role> Worker<R> {
                     failed_count += 1;
                 }
                 Ok(End::Refused(refusal)) => {
-                    let was_told = refused_since.is_some();
-                    let since = *refused_since.get_or_insert_with(Instant::now);
-                    if !refusal.is_transient() || since.elapsed() > REFUSED_FOR_MAX {
+                    let refused_for = refusals.note(Instant::now());
+                    if !refusal.is_transient() || refused_for > REFUSED_FOR_MAX {
                         return self.give_up(refusal);
                     }
-                    if !was_told {
+                    if refused_for.is_zero() {
                         let seconds = REFUSED_FOR_MAX.as_secs();
                         tracing::warn!("the coordinator refuses: {refusal}; it is asked again for {seconds} s");
                     }
                     failed_count = self.coordinators.0.len();
                 }
                 Ok(End::Lost) => {
-                    (refused_since, told) = (None, None);
+                    (refusals, told) = (Refusals::default(), None);
                     (failed_count, was_let_in) = (0, true);
                     self.shared.push(ControlEvent::Disconnected);
                 }
@@ -521,5 +533,17 @@ mod tests {
         [view(1), ControlEvent::Terms(Vec::new()), view(2)].into_iter().for_each(|event| shared.push(event));
         let queued = std::mem::take(&mut shared.lock().events);
         assert_eq!(Vec::from(queued), [view(2), ControlEvent::Terms(Vec::new())]);
+    }
+
+    #[test]
+    fn refusals_with_long_pauses_between_are_not_one_long_refusal() {
+        let begin = Instant::now();
+        let pause = REFUSED_FOR_MAX / 2;
+        for (between, refused_for) in [(pause, Duration::ZERO), (pause - Duration::from_secs(1), 3 * REFUSED_FOR_MAX)] {
+            let mut refusals = Refusals::default();
+            let count = refused_for.as_secs().max(10);
+            let told = (0..=count).map(|second| refusals.note(begin + second as u32 * between)).max();
+            assert_eq!(told, Some(if refused_for.is_zero() { refused_for } else { count as u32 * between }));
+        }
     }
 }

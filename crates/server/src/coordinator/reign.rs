@@ -10,7 +10,7 @@ use super::Server;
 use super::chronicle::Chronicle;
 use crate::random::random_u64;
 
-pub(super) const STORE_SILENT: &str = "the metadata store does not answer";
+const STORE_SILENT: &str = "it does not answer";
 
 impl Server {
     pub(super) fn leads(&self) -> bool {
@@ -19,9 +19,8 @@ impl Server {
 
     /// For members and people that this coordinator is of no use to.
     pub(super) fn who_leads(&self) -> String {
-        match (&self.about.metadata_problem, &self.about.leader) {
+        match (self.store_problem(), &self.about.leader) {
             (Some(problem), _) => format!("the metadata store cannot be used ({problem})"),
-            (None, _) if self.is_store_silent() => STORE_SILENT.to_owned(),
             (None, Some(leader)) => format!("{leader}, does"),
             (None, None) => "it is not known yet who does".to_owned(),
         }
@@ -33,16 +32,17 @@ impl Server {
         if self.seat.takes_members(self.now().mono_us) {
             return None;
         }
-        Some(match (self.seat.machine(), &self.about.metadata_problem) {
-            (None, _) => format!("not leading: {}", self.who_leads()),
-            (Some(_), Some(_)) => self.who_leads(),
-            (Some(_), None) => STORE_SILENT.to_owned(),
+        Some(match self.seat.machine() {
+            None => format!("not leading: {}", self.who_leads()),
+            Some(_) => self.who_leads(),
         })
     }
 
-    /// Does what this leader wants saved take longer than members are let wait?
-    pub(super) fn is_store_silent(&self) -> bool {
-        self.leads() && !self.seat.takes_members(self.now().mono_us)
+    /// Why the metadata store cannot be used at present, if so. It said so; or it hangs, as a disk may: this leader's
+    /// lease is over, or what it wants saved takes longer than members are let wait.
+    pub(super) fn store_problem(&self) -> Option<String> {
+        let is_silent = || self.seat.machine().is_some() && !self.seat.takes_members(self.now().mono_us);
+        self.about.metadata_problem.clone().or_else(|| is_silent().then(|| STORE_SILENT.to_owned()))
     }
 
     /// # Errors

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mio::Waker;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// By which a coordinator is told to end.
+pub(super) const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Stops one running coordinator.
 #[derive(Clone)]
@@ -30,8 +34,7 @@ impl Stopper {
 
     /// Watches for the signals on a thread of its own.
     pub(super) fn stop_at_signals(self) -> io::Result<()> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+        let mut signals = signal_hook::iterator::Signals::new(SIGNALS)?;
         let watch = move || signals.forever().for_each(|_| self.stop());
         std::thread::Builder::new().name("signals".into()).stack_size(64 << 10).spawn(watch)?;
         Ok(())

@@ -570,10 +570,12 @@ fn an_order_is_not_taken_while_the_store_does_not_answer() {
         order("/acknowledge", r#""losses""#),
     ];
     for answer in refused {
-        assert!(answer.contains("the metadata store does not answer"), "{answer}");
+        assert!(answer.contains("the metadata store cannot be used (it does not answer)"), "{answer}");
     }
-    let problems = held.status().problems;
-    assert!(problems.iter().any(|problem| problem.starts_with("the metadata store does not answer: ")), "{problems:?}");
+    let status = held.status();
+    assert_eq!(status.coordinator.metadata_problem.as_deref(), Some("it does not answer"));
+    let is_told = |problem: &String| problem.starts_with("the metadata store cannot be used (it does not answer): ");
+    assert!(status.problems.iter().any(is_told), "{:?}", status.problems);
     assert!(
         matches!(held.register(9).hear(), FromCoordinator::Refused(Refusal::NotLeading(why)) if why.contains("does not answer"))
     );

@@ -154,11 +154,11 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let taken = |why| Err(io::Error::new(ErrorKind::AddrInUse, why));
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => return taken("there is something that is no socket"),
-        Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
-            Ok(_) => return taken("another process listens there"),
+        // It waits for nobody: one that stands still takes connections until its queue is full.
+        Ok(_) => match UnixStream::connect(path) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
-            // Nobody knows whether somebody listens.
-            Err(_) => {}
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {} // nobody knows whether somebody listens
+            _ => return taken("another process listens there"),
         },
         Err(_) => {}
     }
@@ -250,6 +250,29 @@ mod tests {
             libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, TCP_RTO_MAX_MS, value, &raw mut bytes)
         };
         (failed == 0).then_some(value)
+    }
+
+    /// Whoever listens there may stand still, with as many in its queue as that takes.
+    #[test]
+    fn a_path_on_which_somebody_listens_is_taken_however_many_wait_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("socket");
+        let there = std::os::unix::net::UnixListener::bind(&path).expect("a free path");
+        rustix::net::listen(&there, 1).expect("it listens");
+        for is_full in [false, true] {
+            let mut in_queue = Vec::new();
+            while is_full && let Ok(stream) = UnixStream::connect(&path) {
+                in_queue.push(stream);
+            }
+            assert_eq!(in_queue.is_empty(), !is_full);
+            let error = bind_unix(&path).expect_err("it is taken");
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (ErrorKind::AddrInUse, "another process listens there".into())
+            );
+        }
+        drop(there);
+        bind_unix(&path).expect("nobody listens any more");
     }
 
     /// Both ends of a connection, once it is accepted as from there.

@@ -59,7 +59,7 @@ impl Engine {
         } else if !report.sealed {
             self.note_left_open(node, stripe);
         } else if self.repair.is_damaged(stripe, chunk) {
-            self.repair.clear(stripe, chunk);
+            self.chunk_is_there(stripe, chunk);
         }
     }
 

@@ -156,7 +156,7 @@ impl Engine {
         if member == node {
             match is_lost {
                 true if self.repair.is_damaged(id, chunk) => self.verify_chunk(node, id),
-                true => self.repair.clear(id, chunk),
+                true => self.chunk_is_there(id, chunk),
                 false => {}
             }
             return;

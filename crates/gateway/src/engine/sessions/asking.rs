@@ -45,7 +45,9 @@ impl Engine {
     /// An incarnation is gone for good, and all before it: its memory counts as wiped, and it is refused should it come
     /// back (rule R3).
     pub fn handle_retired(&mut self, node: NodeId, incarnation: Incarnation) {
-        let is_news = self.retired.insert((node, incarnation));
+        let over = self.retired.get(&node).copied();
+        let is_news = over.is_none_or(|over| over < incarnation);
+        self.retired.insert(node, over.map_or(incarnation, |over| over.max(incarnation)));
         let known = self.nodes.get(node).and_then(|node| node.incarnation);
         // Of a node that has a later memory by now nothing more is lost. An earlier one may be all that was met here.
         if known.is_none_or(|known| known <= incarnation) {
@@ -65,7 +67,7 @@ impl Engine {
     /// Is a life of a node's memory over for good: given up, or followed by another one?
     pub(super) fn is_retired(&self, node: NodeId, life: Incarnation) -> bool {
         let is_followed = self.lives.present(node).is_some_and(|present| life < present);
-        is_followed || self.retired.range((node, life)..=(node, Incarnation(u64::MAX))).next().is_some()
+        is_followed || self.retired.get(&node).is_some_and(|&over| life <= over)
     }
 
     /// A node was taken out of the cluster: it is gone for good, and nobody waits for it.
@@ -73,8 +75,7 @@ impl Engine {
         // It may have begun another life that the coordinator did not hear of. What is over already is no news by the
         // name of another life.
         let known = self.nodes.get(node).and_then(|node| node.incarnation);
-        let over = self.retired.range((node, Incarnation(0))..=(node, Incarnation(u64::MAX))).next_back();
-        let lives = [Some(incarnation), known, over.map(|&(_, life)| life)];
+        let lives = [Some(incarnation), known, self.retired.get(&node).copied()];
         self.handle_retired(node, lives.into_iter().flatten().max().unwrap_or(incarnation));
         self.nodes.remove(node);
         self.domains.remove(node);
@@ -565,6 +566,7 @@ impl Engine {
         self.settle_voids_of(id);
         self.reread_from(id);
         self.verify_doubtful();
+        self.look_at_room();
         self.stalled.press();
     }
 

@@ -67,7 +67,7 @@ impl Engine {
         }
         match self.lives.present(id) {
             Some(life) => self.is_retired(id, life),
-            None => self.retired.iter().any(|&(node, _)| node == id),
+            None => self.retired.contains_key(&id),
         }
     }
 

@@ -199,7 +199,7 @@ mod tests {
         engine.nodes.get_mut(NodeId(1)).expect("a node").incarnation = Some(Incarnation(2));
         assert_eq!(outlive(&mut engine, None), 1, "it told of another memory");
         engine.nodes.get_mut(NodeId(1)).expect("a node").phase = NodePhase::Away;
-        engine.retired.insert((NodeId(1), Incarnation(2)));
+        engine.retired.insert(NodeId(1), Incarnation(2));
         assert_eq!(outlive(&mut engine, None), 0, "nobody will tell");
     }
 

@@ -191,12 +191,6 @@ impl Engine {
         true
     }
 
-    /// Are nodes that are late, and may answer yet, what it takes to write? It is known soon whether they hang.
-    fn awaits_suspects(&self) -> bool {
-        let (ready, needed) = (self.nodes.ready_count(), self.config.member_count());
-        ready < needed && self.nodes.iter().filter(|node| self.nodes.is_reachable(node.id)).count() >= needed
-    }
-
     /// Serves once every stripe that was not certain is emptied and gone, or nothing can be written anyway. What
     /// belongs to nothing is freed only then: until then the reason for that may still be lost.
     pub(in crate::engine) fn end_completing_when_done(&mut self) {

@@ -72,16 +72,15 @@ struct NotDeclared {
     error: PlaceError,
     /// No partition got it.
     is_untouched: bool,
-    /// Seals are what is waited for somewhere: it is no want of memory.
-    waits_for_seals: bool,
+    /// What is waited for.
+    want: StoreError,
 }
 
 impl NotDeclared {
     fn store_error(&self) -> StoreError {
         match self.error {
             PlaceError::Refuse(error) if self.is_untouched => error,
-            PlaceError::Wait if self.is_untouched && self.waits_for_seals => StoreError::Overloaded,
-            PlaceError::Wait if self.is_untouched => StoreError::OutOfMemory,
+            PlaceError::Wait if self.is_untouched => self.want,
             _ => StoreError::OutcomeUnknown,
         }
     }
@@ -214,10 +213,11 @@ impl Engine {
     }
 
     fn no_place(&self, partitions: &BTreeSet<PartitionId>) -> NotDeclared {
+        let waits_for_seals = partitions.iter().any(|&partition| self.waits_for_seals(partition));
         NotDeclared {
             error: self.too_few_nodes().err().unwrap_or(PlaceError::Wait),
             is_untouched: true,
-            waits_for_seals: partitions.iter().any(|&partition| self.waits_for_seals(partition)),
+            want: self.why_no_place(waits_for_seals),
         }
     }
 
@@ -246,8 +246,8 @@ impl Engine {
             let purpose = Purpose::Declared { declaration: key, partition };
             if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
                 self.flushes.declarations.remove(key);
-                let waits_for_seals = self.waits_for_seals(partition);
-                return Err(NotDeclared { error, is_untouched: place == 0, waits_for_seals });
+                let want = self.why_no_place(self.waits_for_seals(partition));
+                return Err(NotDeclared { error, is_untouched: place == 0, want });
             }
         }
         if is_floor {
@@ -454,12 +454,9 @@ impl Engine {
         self.flushes.is_given_up && self.is_overdue_in(partition)
     }
 
-    /// What a store hears there. It is no want of memory where only seals are waited for.
+    /// What a store hears there.
     pub(super) fn late_error(&self, partition: PartitionId) -> StoreError {
-        match self.waits_for_seals(partition) {
-            true => StoreError::Overloaded,
-            false => StoreError::OutOfMemory,
-        }
+        self.why_no_place(self.waits_for_seals(partition))
     }
 
     /// Is a flush for later being declared? It takes the place of the one that is to come.

@@ -228,12 +228,32 @@ impl Engine {
         }
     }
 
+    /// # Errors
+    /// There are too few nodes for a stripe. While one that is late may answer yet, that is waited for.
     pub(in crate::engine) fn too_few_nodes(&self) -> Result<(), PlaceError> {
-        let (alive, needed) = (self.usable_count(), self.config.member_count());
-        if alive >= needed {
-            return Ok(());
+        match self.lack_of_nodes() {
+            None => Ok(()),
+            Some(_) if self.awaits_suspects() => Err(PlaceError::Wait),
+            Some(error) => Err(PlaceError::Refuse(error)),
         }
-        Err(PlaceError::Refuse(StoreError::TooFewNodes { alive: alive as u16, needed: needed as u16 }))
+    }
+
+    fn lack_of_nodes(&self) -> Option<StoreError> {
+        let (alive, needed) = (self.usable_count(), self.config.member_count());
+        let error = StoreError::TooFewNodes { alive: alive as u16, needed: needed as u16 };
+        (alive < needed).then_some(error)
+    }
+
+    /// Are nodes that are late, and may answer yet, what it takes to write? It is known soon whether they hang.
+    pub(in crate::engine) fn awaits_suspects(&self) -> bool {
+        let (usable, needed) = (self.usable_count(), self.config.member_count());
+        usable < needed && usable + self.nodes.suspect_count() >= needed
+    }
+
+    /// What it was, for who waited for a place in vain. `waits_for_seals`: of its partition.
+    pub(in crate::engine) fn why_no_place(&self, waits_for_seals: bool) -> StoreError {
+        let other = if waits_for_seals { StoreError::Overloaded } else { StoreError::OutOfMemory };
+        self.lack_of_nodes().unwrap_or(other)
     }
 
     /// Counts memory that was asked for until the nodes' answers tell what is in use, and chunks until they are

@@ -212,7 +212,7 @@ impl Engine {
             return;
         }
         self.take_from_lane(StalledWrite::Round(key), lane);
-        let error = if self.is_held_up() { StoreError::NotOwner } else { StoreError::OutOfMemory };
+        let error = if self.is_held_up() { StoreError::NotOwner } else { self.why_no_place(false) };
         let Some(round) = self.round_mut(key) else { return };
         if std::mem::replace(&mut round.helps_cleaning, true) {
             return self.fail_round(key, error);
@@ -236,9 +236,8 @@ impl Engine {
         if self.is_held_up() {
             return Err(StoreError::NotOwner);
         }
-        // Then it is no want of memory.
         let waits_for_seals = lane.kind == Kind::Packed && self.waits_for_seals(lane.partition);
-        let error = if waits_for_seals { StoreError::Overloaded } else { StoreError::OutOfMemory };
+        let error = self.why_no_place(waits_for_seals);
         if self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX {
             return Err(error);
         }
@@ -271,8 +270,11 @@ impl Engine {
         }
     }
 
-    /// Can memory be reclaimed for who waits?
+    /// Can memory be reclaimed for who waits, or may nodes come back that are late?
     fn has_hope(&mut self) -> bool {
+        if self.awaits_suspects() {
+            return true;
+        }
         if self.now.mono_us < self.stalled.hope_until_us {
             return true;
         }

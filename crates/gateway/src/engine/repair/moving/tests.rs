@@ -128,7 +128,7 @@ impl Scene {
     /// The node's memory is given up.
     fn lose(&mut self, node: u16) {
         self.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Away;
-        self.engine.retired.insert((NodeId(node), Incarnation(1)));
+        self.engine.retired.insert(NodeId(node), Incarnation(1));
         self.engine.drop_orders_of(NodeId(node));
     }
 
@@ -498,7 +498,7 @@ fn a_member_that_refuses_its_own_chunk_is_ordered_it_under_a_later_number() {
 fn what_finds_no_node_is_told_of_until_it_does() {
     let mut scene = scene();
     scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
-    scene.engine.retired.insert((NodeId(0), Incarnation(1)));
+    scene.engine.retired.insert(NodeId(0), Incarnation(1));
     scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
     let refused = NodeReply::Refused { refusal: Refusal::Exists, detail: 0 };
     let mut stranded = Vec::new();
@@ -525,7 +525,7 @@ fn what_finds_no_node_is_told_of_until_it_does() {
 fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
     let mut scene = scene();
     scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
-    scene.engine.retired.insert((NodeId(0), Incarnation(1)));
+    scene.engine.retired.insert(NodeId(0), Incarnation(1));
     scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
     // As many as may be lost are told of a target: the node, the tag of what it was told, and the target.
     let give = |scene: &mut Scene, at_us| {
@@ -704,7 +704,7 @@ fn the_answer_to_an_earlier_free_does_not_end_a_longer_one() {
 fn members_that_are_to_forget_a_target_confirm_it_before_the_next_order() {
     let mut scene = scene();
     scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
-    scene.engine.retired.insert((NodeId(0), Incarnation(1)));
+    scene.engine.retired.insert(NodeId(0), Incarnation(1));
     scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
     scene.engine.give_orders();
     let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node).into_iter().map(move |asked| (node, asked))).collect();

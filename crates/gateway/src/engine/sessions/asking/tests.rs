@@ -7,7 +7,8 @@ use shorttail_wire::node::NodeReply;
 
 use super::*;
 use crate::engine::limits::TICK_US;
-use crate::engine::state::testing::{ask_as, engine_of_ready_nodes, keys_in};
+use crate::engine::state::testing::{ask_as, confirm_all, engine_of_ready_nodes, keys_in, replies_of};
+use crate::request::Reply;
 
 const NODE: NodeId = NodeId(3);
 const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
@@ -23,7 +24,7 @@ fn engine() -> Engine {
     assert_eq!(engine.config.request_deadline_us, DEADLINE_US);
     let node = engine.nodes.get_mut(NODE).expect("a node");
     node.sessions.resize_with(2, Default::default);
-    node.sessions[1].connected = true;
+    (node.sessions[1].connected, node.sessions[1].memory_bytes) = (true, 1 << 30);
     engine
 }
 
@@ -83,6 +84,39 @@ fn a_node_is_used_again_when_each_of_its_cores_answers() {
         let again = *sent(&mut engine, 1 - first).last().expect("a ping");
         answer(&mut engine, 1 - first, again);
         assert_eq!(phase(&engine), NodePhase::Ready);
+    }
+}
+
+/// It may answer yet, and is used at once when it does.
+#[test]
+fn writes_wait_for_a_late_node_without_which_there_are_too_few() {
+    for answers in [true, false] {
+        let mut engine = engine();
+        ask(&mut engine, 1);
+        pass_until(&mut engine, DEADLINE_US + TICK_US);
+        assert_eq!(phase(&engine), NodePhase::Suspect);
+        for died in [6, 7] {
+            engine.nodes.get_mut(NodeId(died)).expect("a node").phase = NodePhase::Away;
+        }
+        engine.tick();
+        ask_as(&mut engine, 1, b"set a 0 0 1\r\n1\r\n");
+        engine.run_work();
+        assert_eq!((replies_of(&mut engine), engine.stripes.unsealed().len()), (vec![], 0), "it waits");
+        if answers {
+            let pings = [0, 1].map(|core| *sent(&mut engine, core).last().expect("a ping"));
+            [0, 1].into_iter().zip(pings).for_each(|(core, ping)| answer(&mut engine, core, ping));
+            engine.flush_logs();
+            let slot = engine.stripes.unsealed()[0];
+            confirm_all(&mut engine, slot);
+        } else {
+            pass_until(&mut engine, (HUNG_DEADLINES + 2) * DEADLINE_US);
+            assert_eq!(phase(&engine), NodePhase::Hung);
+            engine.tick();
+            engine.run_work();
+        }
+        let told = replies_of(&mut engine);
+        let expected = if answers { "STORED" } else { "SERVER_ERROR too few nodes" };
+        assert!(matches!(&told[..], [Reply::Bytes(told)] if told.starts_with(expected.as_bytes())), "{told:?}");
     }
 }
 

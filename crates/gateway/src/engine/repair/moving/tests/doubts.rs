@@ -64,6 +64,26 @@ impl Scene {
     }
 }
 
+/// The next owner would look for it elsewhere.
+#[test]
+fn who_heard_of_another_target_forgets_it_when_the_chunk_is_there_after_all() {
+    let mut scene = scene();
+    scene.lose(0);
+    scene.engine.repair.mark(scene.stripe, 0, shape());
+    scene.engine.give_orders();
+    let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node)).collect();
+    let [(_, Asked::Reconfigure(of_target, members)), _] = &told[..] else { panic!("{told:?}") };
+    assert_ne!(members[0], NodeId(0));
+    let report = scene.shown(0, true);
+    scene.engine.note_found(NodeId(0), &report);
+    assert_eq!(scene.lacking(), [0; 0]);
+    for node in 1..4 {
+        assert!(scene.hears(node, [0, 1, 2, 3], &DONE) > *of_target, "node {node}");
+    }
+    scene.engine.give_orders();
+    scene.asks_nothing();
+}
+
 /// A parity is made of all data chunks: should one that is believed to be there not be, it would be asked for ever.
 #[test]
 fn a_source_that_is_not_there_is_rebuilt_first() {
