@@ -527,8 +527,8 @@ impl Engine {
         self.rest(stripe);
     }
 
-    /// The member has its chunk after all. Those who heard of another one that was to get it are to forget that one: the
-    /// next owner would look for the chunk there.
+    /// The member has its chunk after all. Those who heard of another one that was to get it are to forget that one, or
+    /// the next owner would look for the chunk there.
     pub(super) fn chunk_is_there(&mut self, stripe: StripeId, chunk: usize) {
         if self.repair.orders.get(stripe).is_some_and(|order| order.chunk == chunk && order.is_telling()) {
             self.drop_order(stripe);
