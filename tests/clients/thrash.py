@@ -91,6 +91,7 @@ class Thrasher:
         status = self.members.status()
         if status and self.members.is_level(status):
             self.troubles.settle()
+        self.others.go_on()
         self.membership.go_on(status)
         self.progress.look(status, self.membership.is_calm(), time.monotonic())
 

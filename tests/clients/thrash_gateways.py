@@ -20,6 +20,14 @@ KINDS += ["coordinator killed", "coordinator frozen", "etcd frozen", "etcd kille
 class Others:
     def __init__(self, members, troubles, random):
         self.members, self.troubles, self.random = members, troubles, random
+        # Processes whose drain did not end in time: it is cancelled, as soon as somebody leads.
+        self.cancelled = []
+
+    def go_on(self):
+        for gateway, process in list(self.cancelled):
+            number = self.number_of(gateway)
+            if process is not gateway.process or (number and self.members.order("drain", "gateway", number, "--cancel")):
+                self.cancelled.remove((gateway, process))
 
     def hurt_one(self):
         chance, well = self.random.random(), self.troubles.well
@@ -74,7 +82,7 @@ class Others:
             gateway.kill()
             self.start_again(gateway, before)
         else:
-            self.members.order("drain", "gateway", number, "--cancel")
+            self.cancelled.append((gateway, gateway.process))
 
     def number_of(self, gateway):
         """By which the coordinator knows it, as a word; none, if it has yet to hear of this process."""

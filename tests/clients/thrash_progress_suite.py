@@ -117,11 +117,11 @@ def in_trouble():
 class Members:
     """Of a cluster that tells of a drain that stands still, and that has no processes."""
 
-    def is_level(self, status):
-        return False
-
     def __init__(self):
         self.nodes, self.gateways, self.coordinators, self.processes = [], [], [], []
+
+    def is_level(self, status):
+        return False
 
     def status(self):
         return status_of(drains=[7])

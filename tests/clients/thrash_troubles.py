@@ -100,19 +100,23 @@ class Troubles:
         return self.past + self.present
 
     def windows(self, seconds, address=None):
-        """(began, ended) of the times in which an answer may fail: gateways' troubles and so many seconds more. Each lasts longer if
-        coordinators or etcd were in trouble, one after the other, while others took over, or gave back what the gateway had: until a
-        coordinator leads again nobody goes on. Of all gateways, or of the one that clients ask there."""
+        """(began, ended) of the times in which an answer may fail. Of all gateways, or of the one that clients ask there.
+
+        A gateway's trouble and so many seconds more; longer, if coordinators or etcd were in trouble meanwhile: until one leads again
+        nobody takes over. And their own trouble, while what the gateway had is given back to it: that ends no connection."""
         leading = sorted((other for other in self.all() if other.kind in ("coordinator", "etcd")), key=lambda other: other.began)
         now, found = time.monotonic(), []
         for trouble in self.all():
-            if trouble.kind == "gateway" and (address is None or address in trouble.addresses):
-                ended = (trouble.ended or now) + seconds
-                for other in leading:
-                    recovered = (other.ended or now) + RECOVERY_SECONDS
-                    if trouble.began <= recovered and other.began <= max(ended, trouble.settled or now):
-                        ended = max(ended, recovered + seconds)
-                found.append((trouble.began, ended))
+            if trouble.kind != "gateway" or (address is not None and address not in trouble.addresses):
+                continue
+            ended = (trouble.ended or now) + seconds
+            for other in leading:
+                recovered = (other.ended or now) + RECOVERY_SECONDS
+                if trouble.began <= recovered and other.began <= ended:
+                    ended = max(ended, recovered + seconds)
+                elif ended < other.began <= (trouble.settled or now) and address is None:
+                    found.append((other.began, recovered + seconds))
+            found.append((trouble.began, ended))
         return found
 
     def out_of_the_blue(self, errors, seconds):

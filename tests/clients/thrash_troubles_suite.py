@@ -79,8 +79,12 @@ def kept_from_taking_over():
 def kept_from_giving_back():
     """the same while a gateway that is well again has yet to get its share back"""
     late = RECOVERY_SECONDS + WINDOW
-    equal(windows(("gateway", 10, 14, 30), ("coordinator", 29, 40)), [(10, 40 + late)])
+    equal(windows(("gateway", 10, 14, 30), ("coordinator", 29, 40)), [(29, 40 + late), (10, 16)])
     equal(windows(("gateway", 10, 14, 30), ("coordinator", 31, 40)), [(10, 16)])
+    equal(windows(("gateway", 10, 14, 30), ("coordinator", 15, 40)), [(10, 40 + late)])
+    for error, met in [((20, 21), TOLD), ((30, 31), BROKEN)]:
+        equal(out_of_the_blue([error], ("gateway", 10, 14, 30), ("coordinator", 29, 40), met=met, address=HERE), [error])
+    equal(out_of_the_blue([(30, 31)], ("gateway", 10, 14, 30), ("coordinator", 29, 40)), [])
     troubles = troubles_of(("gateway", 10, 14, 30), ("gateway", 20, 24, None), ("gateway", 50, None))
     with mock.patch.object(thrash_troubles, "time", Clock()):
         troubles.settle()

@@ -26,6 +26,8 @@ pub(crate) const STACK_BYTES: usize = 256 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
 /// who was never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
+/// And so often: it may be that nobody led in between.
+const REFUSED_COUNT_MIN: u32 = 5;
 /// Who was never let in gives up when every answer to its registration was a closed connection for so long: a
 /// coordinator that starts, ends or loses its store is past that by then, one of another protocol never.
 const HUNG_UP_FOR_MAX: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 30_000 });
@@ -282,16 +284,22 @@ enum Left<W> {
     For(Answer<W>),
 }
 
-/// Since when it was refused again and again, and when last.
+/// Since when it was refused, and how often.
 #[derive(Default)]
-struct Refusals(Option<(Instant, Instant)>);
+struct Refusals {
+    since: Option<Instant>,
+    count: u32,
+}
 
 impl Refusals {
-    /// It is refused now: for how long it has been. Time in which nobody refused it for long does not count.
-    fn note(&mut self, now: Instant) -> Duration {
-        let (since, _) = self.0.filter(|&(_, last)| now - last < REFUSED_FOR_MAX / 2).unwrap_or((now, now));
-        self.0 = Some((since, now));
-        now - since
+    fn note(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+        self.count += 1;
+    }
+
+    /// Was it refused for as long as that may be for a moment? Not by being refused now and then, while nobody leads.
+    fn are_final(&self, now: Instant) -> bool {
+        self.count >= REFUSED_COUNT_MIN && self.since.is_some_and(|since| now - since > REFUSED_FOR_MAX)
     }
 }
 
@@ -327,11 +335,11 @@ impl<R: Role> Worker<R> {
                     failed_count += 1;
                 }
                 Ok(End::Refused(refusal)) => {
-                    let refused_for = refusals.note(Instant::now());
-                    if !refusal.is_transient() || refused_for > REFUSED_FOR_MAX {
+                    refusals.note(Instant::now());
+                    if !refusal.is_transient() || refusals.are_final(Instant::now()) {
                         return self.give_up(refusal);
                     }
-                    if refused_for.is_zero() {
+                    if refusals.count == 1 {
                         let seconds = REFUSED_FOR_MAX.as_secs();
                         tracing::warn!("the coordinator refuses: {refusal}; it is asked again for {seconds} s");
                     }
@@ -536,14 +544,14 @@ mod tests {
     }
 
     #[test]
-    fn refusals_with_long_pauses_between_are_not_one_long_refusal() {
+    fn a_moment_of_refusals_is_not_long_for_a_pause_in_which_nobody_led() {
         let begin = Instant::now();
-        let pause = REFUSED_FOR_MAX / 2;
-        for (between, refused_for) in [(pause, Duration::ZERO), (pause - Duration::from_secs(1), 3 * REFUSED_FOR_MAX)] {
+        let refused_at = |seconds: &[u64]| {
             let mut refusals = Refusals::default();
-            let count = refused_for.as_secs().max(10);
-            let told = (0..=count).map(|second| refusals.note(begin + second as u32 * between)).max();
-            assert_eq!(told, Some(if refused_for.is_zero() { refused_for } else { count as u32 * between }));
-        }
+            seconds.iter().for_each(|&second| refusals.note(begin + Duration::from_secs(second)));
+            refusals.are_final(begin + Duration::from_secs(*seconds.last().expect("some")))
+        };
+        assert!(!refused_at(&[0, 30]) && !refused_at(&[0, 30, 30, 30]) && !refused_at(&[0, 2, 4, 6, 8, 10]));
+        assert!(refused_at(&[0, 2, 4, 6, 8, 11]) && refused_at(&[0, 7, 14, 21, 28]));
     }
 }

@@ -100,7 +100,8 @@ impl Engine {
 
     /// Starts to evict striped objects while memory is short and the one at the hand is older than the packed ones.
     pub(super) fn evict_striped(&mut self) {
-        if self.config.when_full == WhenFull::Error || self.striped.is_empty() || !self.is_short_of_memory() {
+        let may_evict = self.config.when_full == WhenFull::Evict && !self.striped.is_empty();
+        if !may_evict || !self.is_short_of_memory() || self.too_few_nodes().is_err() {
             return;
         }
         let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());

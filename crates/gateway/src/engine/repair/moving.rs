@@ -38,7 +38,7 @@ use crate::engine::limits::{
     LEVEL_LOOK_US, MOVE_LOOKS_MAX, REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
     USE_AGAIN_US,
 };
-use crate::engine::sessions::nodes::Node;
+use crate::engine::sessions::nodes::{Node, NodePhase};
 use crate::engine::{Engine, Phase, What};
 
 /// A chunk that is to move.
@@ -243,6 +243,12 @@ impl Engine {
     pub(in crate::engine) fn usable_count(&self) -> usize {
         let withheld = self.moves.draining.iter().filter(|&&id| self.nodes.is_ready(id) && self.may_be_taken_out(id));
         self.nodes.ready_count() - withheld.count()
+    }
+
+    /// Nodes that are late and can be used if they answer.
+    pub(in crate::engine) fn usable_suspect_count(&self) -> usize {
+        let is_suspect = |node: &&Node| node.phase == NodePhase::Suspect && !self.may_be_taken_out(node.id);
+        self.nodes.iter().filter(is_suspect).count()
     }
 
     /// Does some node drain, and are enough others ready?

@@ -225,10 +225,6 @@ impl Nodes {
         self.iter().filter(|node| node.phase == NodePhase::Ready).count()
     }
 
-    pub fn suspect_count(&self) -> usize {
-        self.iter().filter(|node| node.phase == NodePhase::Suspect).count()
-    }
-
     pub fn count(&self) -> usize {
         self.iter().count()
     }

@@ -315,7 +315,8 @@ pub const PREPARED_GATHER_US: u64 = 50_000;
 /// stripes, and only while there are such nodes.
 pub const WITNESSES_EVERY_US: u64 = 200_000;
 
-/// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
+/// Microseconds that a write waits for memory to be reclaimed, or for a late node, before its client hears that there
+/// is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
 
 /// The same while the owner lets go, in microseconds since it does: everybody else's requests wait for the next owner,

@@ -9,6 +9,7 @@
 //! seal (from Open or Sealing: then the owner still has the bytes). There is no way back from Leaving, and none from
 //! Sealed to Open: an id is never appended to twice.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -163,6 +164,8 @@ pub struct Stripes<I> {
     /// Existing stripes of each partition in the order of their ids (rule R3 asks for the oldest).
     by_age: BTreeMap<(PartitionId, StripeId), StripeSlot>,
     unsealed: Vec<StripeSlot>,
+    /// How many of them each partition has, if any.
+    unsealed_counts: HashMap<PartitionId, usize>,
     /// Those that were left before they were sealed.
     left: BTreeSet<(PartitionId, StripeId)>,
 }
@@ -176,6 +179,7 @@ impl<I> Stripes<I> {
             by_id: HashMap::new(),
             by_age: BTreeMap::new(),
             unsealed: Vec::new(),
+            unsealed_counts: HashMap::new(),
             left: BTreeSet::new(),
         }
     }
@@ -189,6 +193,7 @@ impl<I> Stripes<I> {
         self.by_age.insert((stripe.partition, stripe.id), slot);
         if stripe.is_unsealed() {
             self.unsealed.push(slot);
+            *self.unsealed_counts.entry(stripe.partition).or_default() += 1;
         }
         if stripe.is_left() {
             self.left.insert((stripe.partition, stripe.id));
@@ -206,13 +211,24 @@ impl<I> Stripes<I> {
         self.by_id.remove(&stripe.id);
         self.by_age.remove(&(stripe.partition, stripe.id));
         self.left.remove(&(stripe.partition, stripe.id));
-        self.unsealed.retain(|&other| other != slot);
+        self.take_from_unsealed(slot, stripe.partition);
         self.free.push(slot);
         stripe
     }
 
+    fn take_from_unsealed(&mut self, slot: StripeSlot, partition: PartitionId) {
+        let Some(place) = self.unsealed.iter().position(|&other| other == slot) else { return };
+        self.unsealed.remove(place);
+        if let Entry::Occupied(mut count) = self.unsealed_counts.entry(partition) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
     pub fn no_longer_unsealed(&mut self, slot: StripeSlot) {
-        self.unsealed.retain(|&other| other != slot);
+        self.take_from_unsealed(slot, self.at(slot).partition);
         let stripe = self.at(slot);
         if stripe.is_left() {
             self.left.insert((stripe.partition, stripe.id));
@@ -227,6 +243,10 @@ impl<I> Stripes<I> {
 
     pub fn unsealed(&self) -> &[StripeSlot] {
         &self.unsealed
+    }
+
+    pub fn unsealed_count(&self, partition: PartitionId) -> usize {
+        self.unsealed_counts.get(&partition).copied().unwrap_or_default()
     }
 
     pub fn get(&self, slot: StripeSlot) -> Option<&Stripe<I>> {

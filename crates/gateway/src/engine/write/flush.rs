@@ -72,15 +72,15 @@ struct NotDeclared {
     error: PlaceError,
     /// No partition got it.
     is_untouched: bool,
-    /// What is waited for.
-    want: StoreError,
+    /// What is told who waited for a place in vain.
+    in_vain: StoreError,
 }
 
 impl NotDeclared {
     fn store_error(&self) -> StoreError {
         match self.error {
             PlaceError::Refuse(error) if self.is_untouched => error,
-            PlaceError::Wait if self.is_untouched => self.want,
+            PlaceError::Wait if self.is_untouched => self.in_vain,
             _ => StoreError::OutcomeUnknown,
         }
     }
@@ -105,7 +105,7 @@ pub struct Flushes {
     held_groups: Vec<PoolKey>,
     /// Flushes for later that were ordered meanwhile, or found no place yet.
     held_orders: Vec<Order>,
-    /// Clients whose flush found no memory yet.
+    /// Clients whose flush found no place yet.
     postponed: Vec<Postponed>,
 }
 
@@ -217,7 +217,7 @@ impl Engine {
         NotDeclared {
             error: self.too_few_nodes().err().unwrap_or(PlaceError::Wait),
             is_untouched: true,
-            want: self.why_no_place(waits_for_seals),
+            in_vain: self.why_no_place(waits_for_seals),
         }
     }
 
@@ -246,8 +246,8 @@ impl Engine {
             let purpose = Purpose::Declared { declaration: key, partition };
             if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
                 self.flushes.declarations.remove(key);
-                let want = self.why_no_place(self.waits_for_seals(partition));
-                return Err(NotDeclared { error, is_untouched: place == 0, want });
+                let in_vain = self.why_no_place(self.waits_for_seals(partition));
+                return Err(NotDeclared { error, is_untouched: place == 0, in_vain });
             }
         }
         if is_floor {
@@ -410,10 +410,14 @@ impl Engine {
 
     fn let_rounds_begin(&mut self) {
         self.flushes.declaring = None;
+        self.stalled.hope_again();
         for lock in std::mem::take(&mut self.flushes.held_locks) {
             self.work.push_back(Work::Start(lock));
         }
         for group in std::mem::take(&mut self.flushes.held_groups) {
+            if let Some(held) = self.groups.get_mut(group) {
+                held.is_held = false;
+            }
             self.look_up_when_held(group);
         }
         for order in std::mem::take(&mut self.flushes.held_orders) {
@@ -512,7 +516,8 @@ impl Engine {
         if !self.partition_of_group(group).is_some_and(|partition| self.holds_rounds_in(partition)) {
             return false;
         }
-        if !self.flushes.held_groups.contains(&group) {
+        if let Some(held) = self.groups.get_mut(group).filter(|held| !held.is_held) {
+            held.is_held = true;
             self.flushes.held_groups.push(group);
         }
         true

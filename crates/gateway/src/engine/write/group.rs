@@ -43,6 +43,8 @@ pub struct Group {
     pub(super) unconfirmed: usize,
     /// Each pair is stored by itself.
     pub(super) apart: Option<Apart>,
+    /// It waits for a flush.
+    pub(super) is_held: bool,
     /// Since when it waits for memory.
     stalled_us: Option<u64>,
 }
@@ -68,7 +70,8 @@ impl Engine {
         let unconfirmed = pairs.len();
         let version = Version::default();
         let only_if_absent = group.only_if_absent;
-        let group = Group { token, only_if_absent, pairs, version, unconfirmed, apart: None, stalled_us: None };
+        let (apart, is_held, stalled_us) = (None, false, None);
+        let group = Group { token, only_if_absent, pairs, version, unconfirmed, apart, is_held, stalled_us };
         let goes_together = self.goes_together(&group);
         let key = self.groups.insert(group);
         match goes_together {

@@ -64,7 +64,7 @@ struct Grouped {
 /// Why a record found no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlaceError {
-    /// Memory, or an owner's buffer, may become free soon.
+    /// Memory, or an owner's buffer, may become free soon, or a late node may answer.
     Wait,
     Refuse(StoreError),
 }
@@ -183,8 +183,7 @@ impl Engine {
 
     /// Does the partition have as many unsealed stripes as it may?
     pub(in crate::engine) fn waits_for_seals(&self, partition: PartitionId) -> bool {
-        let unsealed = self.stripes.unsealed().iter().filter(|&&slot| self.stripes.at(slot).partition == partition);
-        unsealed.count() >= UNSEALED_MAX
+        self.stripes.unsealed_count(partition) >= UNSEALED_MAX
     }
 
     /// Members for a packed stripe: those of the last one, until each partition of this core had its turn with them.
@@ -247,10 +246,10 @@ impl Engine {
     /// Are nodes that are late, and may answer yet, what it takes to write? It is known soon whether they hang.
     pub(in crate::engine) fn awaits_suspects(&self) -> bool {
         let (usable, needed) = (self.usable_count(), self.config.member_count());
-        usable < needed && usable + self.nodes.suspect_count() >= needed
+        usable < needed && usable + self.usable_suspect_count() >= needed
     }
 
-    /// What it was, for who waited for a place in vain. `waits_for_seals`: of its partition.
+    /// What is told who waited for a place in vain. `waits_for_seals`: does its partition?
     pub(in crate::engine) fn why_no_place(&self, waits_for_seals: bool) -> StoreError {
         let other = if waits_for_seals { StoreError::Overloaded } else { StoreError::OutOfMemory };
         self.lack_of_nodes().unwrap_or(other)
@@ -405,7 +404,8 @@ impl Engine {
         self.flush_stripe(slot);
         let stripe = self.stripes.at_mut(slot);
         stripe.become_phase(StripePhase::Sealing);
-        let partition = stripe.partition;
+        self.stalled.hope_again();
+        let partition = self.stripes.at(slot).partition;
         self.log(partition).open.retain(|&other| other != slot);
         self.send_seals(slot);
     }

@@ -169,7 +169,7 @@ impl Engine {
             let effect = command.apply(current.shown(&command), &context, &mut reply);
             let changes = effect != Effect::Keep;
             let is_delete = effect == Effect::Delete;
-            copied_bytes += reply.len() + made_bytes(&command, &effect);
+            copied_bytes += reply.len() + stored_bytes(&effect);
             touched |= command.touches();
             mark_read = match &effect {
                 Effect::Keep => mark_read || command.touches() && command.access() == Access::Read,
@@ -524,6 +524,7 @@ impl Engine {
         stripe.manifests.forget(old.location);
         stripe.drop_live(old.record_bytes);
         self.stats.totals.bytes_stored -= old.object_bytes;
+        self.stalled.hope_again();
         self.count_outlived(slot);
     }
 
@@ -618,11 +619,11 @@ impl Engine {
     }
 }
 
-/// Bytes of a value that was made of another: all of it was copied, however little the command carries.
-fn made_bytes(command: &BoxCommand, effect: &Effect) -> usize {
+/// Bytes of a value that a command stores: a copy was made of what it carries, and of what it is made of.
+fn stored_bytes(effect: &Effect) -> usize {
     match effect {
-        Effect::Put(object) if command.wants() == Wants::Value => object.value.len(),
-        _ => 0,
+        Effect::Put(object) => object.value.len(),
+        Effect::Keep | Effect::Amend(_) | Effect::Delete => 0,
     }
 }
 

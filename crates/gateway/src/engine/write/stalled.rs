@@ -1,11 +1,12 @@
-//! Writes that wait for memory or for seals, and when they wait no longer.
+//! Writes that wait for memory, for seals or for a late node, and when they wait no longer.
 //!
 //! ```text
-//! no place --> the partition waits for seals, or something may be reclaimed? --yes--> waits --a place may be there--> tries again
-//!                     |                                                        '--for too long--.
-//!                     '--no---------------------------------------------------------------------+--> a store is refused
-//!                                                                                               '--> a delete takes what
-//!                                                                                                    cleaning was left
+//! no place --> seals or a late node are waited for, or something may be reclaimed? --yes--> waits --a place may be there--> tries again
+//!                     |                                                              '--for too long--.
+//!                     '--no---------------------------------------------------------------------------+--> a store is
+//!                                                                                                     |    refused
+//!                                                                                                     '--> a delete
+//!                                                                           takes what cleaning was left
 //! ```
 //! They wait in *lanes*: those of one partition and kind have one order. Of each lane the first are tried, lanes by who
 //! came first, and some in vain end it: who waits may be many, and those behind them wait for the same. What lies in
@@ -78,6 +79,8 @@ pub struct Stalled {
     is_due: bool,
     /// Until then writes may wait for memory without a further look for some to reclaim.
     hope_until_us: u64,
+    /// There was none to reclaim, and nothing has happened since that makes some.
+    is_hopeless: bool,
     #[cfg(test)]
     tries: u64,
 }
@@ -99,6 +102,12 @@ impl Stalled {
     /// Those who wait are tried before the input's handling ends.
     pub fn press(&mut self) {
         self.is_due = true;
+        self.hope_again();
+    }
+
+    /// There may be something to reclaim now: something is over, or a stripe is to be sealed.
+    pub fn hope_again(&mut self) {
+        self.is_hopeless = false;
     }
 
     pub fn take_due(&mut self) -> bool {
@@ -278,11 +287,16 @@ impl Engine {
         if self.now.mono_us < self.stalled.hope_until_us {
             return true;
         }
+        // A look goes over many stripes, and in a full store each write asks for one.
+        if self.stalled.is_hopeless {
+            return false;
+        }
         self.start_jobs();
         let has_hope = self.can_reclaim();
         if has_hope {
             self.stalled.hope_until_us = self.now.mono_us + TICK_US;
         }
+        self.stalled.is_hopeless = !has_hope;
         has_hope
     }
 

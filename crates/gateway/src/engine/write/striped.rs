@@ -14,7 +14,7 @@ use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkKind, NodeRequest, Refusal};
 
 use super::layout::Layout;
-use super::lock::LockPhase;
+use super::lock::{Lock, LockPhase};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
 use super::object::{Object, ObjectData};
@@ -301,8 +301,12 @@ impl Engine {
     /// Does the object with this first stripe not exist yet? One that is touched does, and its pieces stay what they
     /// are: there may be no end of that.
     pub(in crate::engine) fn is_in_the_making(&self, first: StripeId) -> bool {
-        let mut made = self.unconfirmed_rounds().filter_map(|round| round.new_manifest());
-        self.striped_being_written().any(|written| written == first) || made.any(|manifest| manifest.first == first)
+        let is_made = |object: &StripedObject| {
+            let lock = self.locks.find(self.key_ref(&object.key)).and_then(|lock| self.locks.get(lock));
+            let manifest = lock.and_then(unconfirmed_round).and_then(Round::new_manifest);
+            manifest.is_some_and(|manifest| manifest.first == first)
+        };
+        self.striped_being_written().any(|written| written == first) || self.striped.get(&first).is_some_and(is_made)
     }
 
     fn striped_being_written(&self) -> impl Iterator<Item = StripeId> {
@@ -310,10 +314,14 @@ impl Engine {
     }
 
     fn unconfirmed_rounds(&self) -> impl Iterator<Item = &Round> {
-        self.locks.iter().filter_map(|(_, lock)| match &lock.phase {
-            LockPhase::Writing(round) if round.confirmed.is_none() => Some(&**round),
-            _ => None,
-        })
+        self.locks.iter().filter_map(|(_, lock)| unconfirmed_round(lock))
+    }
+}
+
+fn unconfirmed_round(lock: &Lock) -> Option<&Round> {
+    match &lock.phase {
+        LockPhase::Writing(round) if round.confirmed.is_none() => Some(round),
+        _ => None,
     }
 }
 

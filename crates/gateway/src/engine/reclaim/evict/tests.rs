@@ -5,9 +5,11 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, PartitionId, UnixMs, Versio
 
 use super::*;
 use crate::engine::limits::{TICK_US, UNSEALED_MAX};
+use crate::engine::sessions::nodes::NodePhase;
 use crate::engine::state::index::StripeSlot;
 use crate::engine::state::stripes::{Stripe, StripePhase};
 use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes, keys_in, leave_room, turn_after};
+use crate::engine::write::log::PlaceError;
 use crate::engine::write::manifest::Manifest;
 use crate::engine::write::open_stripe::OpenStripe;
 use crate::engine::write::stalled::{Kind, Lane, StalledWrite};
@@ -193,6 +195,21 @@ fn large_values_that_are_about_to_go_do_so_before_what_is_packed() {
     turn_after(&mut engine, TICK_US);
     assert_eq!(engine.evictions.ending, EVICTIONS_MAX);
     assert_eq!(engine.stripes.at(StripeSlot(0)).phase(), StripePhase::Sealed);
+}
+
+/// Memory is not what is missing.
+#[test]
+fn no_large_value_is_evicted_while_a_late_node_is_awaited() {
+    let mut engine = engine_of_first(EVICTIONS_MAX + 1, None);
+    leave_room(&mut engine, 8);
+    let node_count = engine.nodes.count();
+    for node in engine.nodes.iter_mut().skip(engine.config.member_count() - 1) {
+        node.phase = if usize::from(node.id.0) + 1 == node_count { NodePhase::Suspect } else { NodePhase::Away };
+    }
+    assert_eq!(engine.too_few_nodes(), Err(PlaceError::Wait));
+    turn_after(&mut engine, TICK_US);
+    assert!(engine.is_short_of_memory());
+    assert_eq!(engine.evictions.ending, 0);
 }
 
 /// Until their tombstones are durable nothing else shows that memory comes.
