@@ -61,6 +61,10 @@ impl HandOver {
         self.heirs.get(&epoch).is_some_and(|heir| heir.gateway == gateway)
     }
 
+    fn gateways(&self) -> impl Iterator<Item = u16> {
+        self.heirs.values().map(|heir| heir.gateway)
+    }
+
     /// Does an owner follow itself, with one tenure instead of several?
     fn unites(&self) -> bool {
         self.epochs.len() > 1
@@ -101,6 +105,9 @@ impl Coordinator {
         let can_go_on = |plan: &HandOver| self.wanted(now).is_none() && self.may_unite(now) && !plan.is_due(now);
         let is_in_the_way = |plan: &HandOver| plan.unites() && !plan.is_ordered && !can_go_on(plan);
         if self.tenures.hand_over.as_ref().is_some_and(is_in_the_way) {
+            let late = self.tenures.hand_over.iter().filter(|plan| plan.is_due(now)).flat_map(HandOver::gateways);
+            let late: Vec<u16> = late.collect();
+            self.tenures.not_united.extend(late);
             self.drop_plan();
             self.tenures.settled_us = now.mono_us;
         }
@@ -141,7 +148,11 @@ impl Coordinator {
         let may =
             |tenure: &DurableTenure| stays(tenure) && owns_few(tenure.gateway) && !lossy.contains(&tenure.gateway);
         let owned = tenures.iter().filter(|(_, tenure)| may(tenure)).map(|(&epoch, tenure)| (tenure.gateway, epoch));
-        to_unite(&owned.collect::<Vec<_>>())
+        let owned: Vec<(u16, u32)> = owned.collect();
+        // Who was not prepared in time may never be, and is not to keep the others from it.
+        let is_in_time = |(gateway, _): &&(u16, u32)| !self.tenures.not_united.contains(gateway);
+        let in_time: Vec<_> = owned.iter().filter(is_in_time).copied().collect();
+        to_unite(&in_time).or_else(|| to_unite(&owned))
     }
 
     /// Did owners stay as they are for some time, is no node away, which would be waited for, and no gateway that gets

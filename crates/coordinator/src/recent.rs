@@ -45,8 +45,12 @@ impl Recent {
     /// Notes a report.
     pub fn note(&mut self, now_us: u64, report: &[NodeSeen]) {
         if now_us.saturating_sub(self.next_us) >= KEEP_EVERY_US {
-            self.base = std::mem::replace(&mut self.next, report.to_vec());
+            self.base.clone_from(&self.next);
             self.next_us = now_us;
+            // Who owns nothing tells of no nodes, and counts on from there later.
+            if !report.is_empty() {
+                self.next = report.to_vec();
+            }
         }
     }
 
@@ -139,6 +143,14 @@ mod tests {
             let Rebuilt { chunks, bytes } = recent.rebuilt(&latest);
             assert!(chunks >= 7 * second.min(2) && chunks <= 28 && bytes == chunks * 10, "{chunks} in second {second}");
         }
+    }
+
+    #[test]
+    fn what_was_counted_before_a_gateway_owned_nothing_is_not_recent() {
+        let mut recent = Recent::default();
+        recent.note(10_000_000, &[report(1_000)]);
+        (2..9).for_each(|tens| recent.note(tens * 10_000_000, &[]));
+        assert_eq!(recent.of(&[report(1_005)])[0].read_latency.count(), 5);
     }
 
     #[test]

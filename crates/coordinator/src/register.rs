@@ -72,8 +72,8 @@ impl Coordinator {
     }
 
     /// The number of a node that is gone and listened where this one does: that process is over. So one that ends at
-    /// each start has one number, and one voice. An address of each machine's own, or one that several told of, says
-    /// nothing; what is to be emptied is not what somebody starts.
+    /// each start has one number, and one voice: of several that are gone the one that came last. An address of each
+    /// machine's own says nothing, nor one where somebody is; what is to be emptied is not what somebody starts.
     ///
     /// Its memory may still lie in a file that the process was not told of, and is given up with its life: so no more
     /// lose theirs like that than may be missing.
@@ -84,14 +84,11 @@ impl Coordinator {
         }
         let there = || self.nodes_kept().filter(|(_, node)| socket(&node.address) == Some(place));
         let is_over = |node: &NodeMember| node.presence.state == NodeState::Retired;
-        let mut in_use = there().filter(|(_, node)| !is_over(node));
-        let (&id, node) = match (in_use.next(), in_use.next()) {
-            (None, _) => there().last()?,
-            (Some(only), None) => only,
-            (Some(_), Some(_)) => return None,
-        };
+        let in_use = there().filter(|(_, node)| !is_over(node));
+        let (&id, node) = in_use.max_by_key(|(_, node)| node.incarnation).or_else(|| there().last())?;
+        let is_anybody_alive = there().any(|(_, node)| node.presence.is_alive());
         let may_be_lost = || self.is_empty(id) || self.lost_at_worst(id) < self.settings.code.tolerance();
-        let is_free = !node.presence.is_alive() && !self.is_draining(id) && (is_over(node) || may_be_lost());
+        let is_free = !is_anybody_alive && !self.is_draining(id) && (is_over(node) || may_be_lost());
         is_free.then_some(id)
     }
 

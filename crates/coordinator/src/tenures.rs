@@ -46,6 +46,8 @@ pub(crate) struct Tenures {
     pub hand_over: Option<HandOver>,
     /// When the last tenure began, or several were to become one in vain.
     pub settled_us: u64,
+    /// Gateways since then of which several were to, and that were not prepared in time.
+    pub not_united: BTreeSet<u16>,
     /// When the first gateway came while some partition was never owned.
     gathering_since_us: Option<u64>,
     /// When the first of all gateways was heard that were out of sight.
@@ -472,6 +474,7 @@ impl Coordinator {
         self.tenures.to_tell.insert(gateway);
         self.tenures.heirs.insert(gateway);
         self.tenures.settled_us = self.now_us;
+        self.tenures.not_united.clear();
     }
 
     /// Tenures whose partitions are to be dealt again.

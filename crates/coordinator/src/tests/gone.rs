@@ -90,6 +90,11 @@ fn no_counter_of_a_node_falls_when_a_gateway_leaves() {
     assert_eq!(counted(&scene), [9, 7], "it has not met the node again");
     scene.report(one, told(4, 8));
     assert_eq!(counted(&scene), [10, 8]);
+    scene.report(one, GatewayStatus::default());
+    assert_eq!(counted(&scene), [10, 8], "it owns nothing");
+    scene.handle(Input::Closed { connection: one });
+    scene.forget_gateways();
+    assert_eq!(counted(&scene), [10, 8], "it has left");
 }
 
 #[test]
