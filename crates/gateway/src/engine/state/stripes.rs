@@ -319,6 +319,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn unsealed_stripes_are_counted_by_partition() {
+        let mut stripes = Stripes::<()>::new(2);
+        let [one, other] = [PartitionId(3), PartitionId(4)];
+        let mut stripe = |partition, number| {
+            let shape = shorttail_units::CodeShape::default();
+            let id = StripeId::new(shorttail_units::Epoch(1), number);
+            stripes.insert(Stripe::new(id, partition, Arc::from([NodeId(0); 6]), OpenStripe::new(shape, 1 << 16)))
+        };
+        let slots = [stripe(one, 1), stripe(one, 2), stripe(other, 3)];
+        let counts = |stripes: &Stripes<()>| [one, other].map(|partition| stripes.unsealed_count(partition));
+        assert_eq!(counts(&stripes), [2, 1]);
+        // However often it is said.
+        (0..2).for_each(|_| stripes.no_longer_unsealed(slots[0]));
+        assert_eq!(counts(&stripes), [1, 1]);
+        slots.into_iter().for_each(|slot| drop(stripes.remove(slot)));
+        assert_eq!((counts(&stripes), stripes.unsealed_counts.len()), ([0, 0], 0));
+    }
+
+    #[test]
     fn life_goes_one_way() {
         use StripePhase::{Leaving, Open, Sealed, Sealing};
         assert!(Open.may_become(Sealing) && Sealing.may_become(Sealed) && Sealed.may_become(Leaving));

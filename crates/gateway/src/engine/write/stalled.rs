@@ -83,6 +83,9 @@ pub struct Stalled {
     is_hopeless: bool,
     #[cfg(test)]
     tries: u64,
+    /// Looks for something to reclaim.
+    #[cfg(test)]
+    looks: u64,
 }
 
 impl Stalled {
@@ -291,6 +294,8 @@ impl Engine {
         if self.stalled.is_hopeless {
             return false;
         }
+        #[cfg(test)]
+        (self.stalled.looks += 1);
         self.start_jobs();
         let has_hope = self.can_reclaim();
         if has_hope {

@@ -78,10 +78,11 @@ fn a_connection_that_does_not_read_gets_no_more_than_it_may_have_under_way() {
     assert_eq!((replies.len(), someone_waits), (COMBINE_BYTES_MAX / VALUE_BYTES, true));
 }
 
-/// Each makes a value of another: together they would hold up everything else for as long as that takes.
+/// Each is copied: together they would hold up everything else for as long as that takes.
 #[test]
-fn a_few_in_a_turn_make_a_large_value_of_another() {
-    for line in [&b"append a 0 0 1\r\nx\r\n"[..], b"prepend a 0 0 1\r\nx\r\n"] {
+fn a_few_in_a_turn_make_a_large_value_of_another_or_store_one() {
+    let set = [&b"set a 0 0 1048576\r\n"[..], &[b'y'; VALUE_BYTES], b"\r\n"].concat();
+    for line in [&b"append a 0 0 1\r\nx\r\n"[..], b"prepend a 0 0 1\r\nx\r\n", &set] {
         let settings = Settings { value_bytes_max: 2 * VALUE_BYTES, ..Settings::default() };
         let asked_once = || {
             let mut asked = Asked::new();

@@ -1,10 +1,11 @@
 //! Who waits for memory or for seals: what it hears, who is tried, and what reads beside it see.
 
-use shorttail_units::{CodeShape, Epoch, NodeId, Now, StripeId, UnixMs};
+use shorttail_units::{CodeShape, Epoch, NodeId, Now, StripeId, UnixMs, Version};
 use shorttail_wire::node::{NodeReply, next_frame};
 
 use super::*;
 use crate::engine::SessionId;
+use crate::engine::WhenFull;
 use crate::engine::limits::{DELETE_STALL_US_MAX, FREES_ASKED_MAX, LET_GO_STALL_US_MAX, STALL_US_MAX};
 use crate::engine::reclaim::reserve::Urgency;
 use crate::engine::state::index::StripeSlot;
@@ -12,6 +13,7 @@ use crate::engine::state::testing::{
     ask, ask_as, confirm_all, confirm_seals, engine_of_ready_nodes, leave_no_room, replies_of,
 };
 use crate::engine::write::lock::{LockPhase, Old};
+use crate::engine::write::object::OldRecord;
 use crate::engine::write::round::Round;
 use crate::request::Reply;
 
@@ -136,6 +138,35 @@ fn a_large_value_waits_for_memory_no_longer_than_others() {
     engine.stalled.press();
     engine.resume_stalled();
     assert_eq!((told(&mut engine), engine.stalled.count), (vec!["SERVER_ERROR".to_owned()], 0));
+}
+
+/// A client that tries again and again would keep the core from all others.
+#[test]
+fn in_a_full_store_a_victim_is_looked_for_once_until_something_ends() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    engine.config.when_full = WhenFull::Error;
+    ask(&mut engine, b"set old 0 0 1\r\nx\r\n");
+    assert!(told(&mut engine).is_empty());
+    let slot = engine.stripes.unsealed()[0];
+    confirm_all(&mut engine, slot);
+    assert_eq!(told(&mut engine), ["STORED"]);
+    engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = 0);
+    engine.look_at_room();
+    let refused = |engine: &mut Engine| {
+        for _ in 0..100 {
+            ask(engine, b"set new 0 0 1\r\nx\r\n");
+            assert_eq!(told(engine), ["SERVER_ERROR"]);
+        }
+        engine.stalled.looks
+    };
+    assert_eq!(refused(&mut engine), 1);
+    let key = engine.key_ref(b"old").hashed;
+    let location = engine.index.candidates(key.slot, key.tag()).next().expect("it is there");
+    let version = Version::default();
+    engine.drop_record(key, &OldRecord { location, version, record_bytes: 0, object_bytes: 0, manifest: None });
+    assert_eq!(refused(&mut engine), 2);
+    engine.stalled.press();
+    assert_eq!(refused(&mut engine), 3);
 }
 
 /// Everybody else's requests wait for the next owner meanwhile.
