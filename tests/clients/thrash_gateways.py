@@ -25,9 +25,11 @@ class Others:
 
     def go_on(self):
         for gateway, process in list(self.cancelled):
-            number = self.number_of(gateway)
-            if process is not gateway.process or (number and self.members.order("drain", "gateway", number, "--cancel")):
+            known = self.known_as(gateway)
+            if process is not gateway.process or (known and not known["draining"]):
                 self.cancelled.remove((gateway, process))
+            elif known:
+                self.members.order("drain", "gateway", str(known["id"]), "--cancel")
 
     def hurt_one(self):
         chance, well = self.random.random(), self.troubles.well
@@ -72,10 +74,10 @@ class Others:
 
     def drain(self, gateway):
         """It hands over what it owns, which nobody is to notice; then it is started again, and owns something again."""
-        number = self.number_of(gateway)
-        if number is None:
+        known = self.known_as(gateway)
+        if not known:
             return
-        if self.members.order("drain", "gateway", number, "--within", str(DRAIN_SECONDS_MAX)):
+        if self.members.order("drain", "gateway", str(known["id"]), "--within", str(DRAIN_SECONDS_MAX)):
             self.troubles.count(gateway, "gateway", "drained")
             self.troubles.note(f"{gateway.name} is drained, and started again")
             before = time.monotonic()
@@ -84,14 +86,14 @@ class Others:
         else:
             self.cancelled.append((gateway, gateway.process))
 
-    def number_of(self, gateway):
-        """By which the coordinator knows it, as a word; none, if it has yet to hear of this process."""
+    def known_as(self, gateway):
+        """What the coordinator tells of it; none, if it has yet to hear of this process."""
         status = self.members.status() or {"gateways": []}
-        return next((str(known["id"]) for known in status["gateways"] if known["pid"] == gateway.process.pid), None)
+        return next((known for known in status["gateways"] if known["pid"] == gateway.process.pid), None)
 
     def tell_to_end(self, gateway):
         """The same by itself: it hands over what it owns before it ends. One that has just been started ends at once."""
-        if self.number_of(gateway) is None:
+        if not self.known_as(gateway):
             return
         self.troubles.count(gateway, "gateway", "told to end")
         self.troubles.note(f"{gateway.name} is told to end, and started again")

@@ -153,8 +153,8 @@ def told_to_end():
         others.tell_to_end(gateway)
         others.drain(gateway)
     true(not gateway.signal.called and not gateway.kill.called and not orders, f"{orders}")
-    members.status = lambda: {"gateways": [{"id": 3, "pid": 7}]}
-    members.order = lambda *words: orders.append(words) or "--cancel" in words and len(orders) > 3
+    members.status = lambda: {"gateways": [{"id": 3, "pid": 7, "draining": len(orders) < 4}]}
+    members.order = lambda *words: orders.append(words)
     others.drain(gateway)
     for _ in range(5):
         others.go_on()

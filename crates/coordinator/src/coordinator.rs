@@ -308,10 +308,7 @@ impl Coordinator {
         gateway.recent.note(now.mono_us, &status.nodes);
         gateway.recent.note_refused(now.mono_us, status.totals.stores_refused_total);
         gateway.recent.note_repair(now.mono_us, &status.totals);
-        if status.nodes.len() < gateway.status.nodes.len() {
-            // An owner of nothing tells of no nodes: what it counted of them stays.
-            gateway.counted_before = gateway.counted().collect();
-        }
+        gateway.keep_counted(&status.nodes);
         gateway.status = status;
         gateway.untold_losses = 0;
         gateway.has_told = true;

@@ -24,6 +24,14 @@ impl NodeCounted {
         NodeCounted { flagged_us: seen.flagged_us, redirect_count: seen.redirect_count }
     }
 
+    /// Of what one gateway counted until two moments, whichever is later: nothing becomes less.
+    fn most(self, other: Self) -> Self {
+        NodeCounted {
+            flagged_us: self.flagged_us.max(other.flagged_us),
+            redirect_count: self.redirect_count.max(other.redirect_count),
+        }
+    }
+
     /// What two gateways counted; they see the same node slow at the same time.
     pub fn plus(self, other: Self) -> Self {
         NodeCounted {
@@ -63,8 +71,23 @@ impl GatewayMember {
     /// What it counted of nodes so far, each of them once.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (u16, NodeCounted)> {
         let mut counted = self.counted_before.clone();
-        counted.extend(self.status.nodes.iter().map(|seen| (seen.id, NodeCounted::of(seen))));
+        for seen in &self.status.nodes {
+            let most = counted.entry(seen.id).or_default();
+            *most = most.most(NodeCounted::of(seen));
+        }
         counted.into_iter()
+    }
+
+    /// Its next report tells this of nodes. Cores that own nothing tell of none: what they counted stays.
+    pub(crate) fn keep_counted(&mut self, next: &[NodeSeen]) {
+        let next_of = |id: u16| next.binary_search_by_key(&id, |seen| seen.id).ok().map(|place| &next[place]);
+        for seen in &self.status.nodes {
+            let (counted, next) = (NodeCounted::of(seen), next_of(seen.id).map(NodeCounted::of));
+            if next.is_none_or(|next| next.most(counted) != next) {
+                let most = self.counted_before.entry(seen.id).or_default();
+                *most = most.most(counted);
+            }
+        }
     }
 }
 

@@ -107,7 +107,11 @@ impl Coordinator {
         if self.tenures.hand_over.as_ref().is_some_and(is_in_the_way) {
             let late = self.tenures.hand_over.iter().filter(|plan| plan.is_due(now)).flat_map(HandOver::gateways);
             let late: Vec<u16> = late.collect();
-            self.tenures.not_united.extend(late);
+            self.tenures.not_united.extend(&late);
+            if self.to_unite_in_time().is_none() {
+                // All had their turn.
+                self.tenures.not_united = late.into_iter().collect();
+            }
             self.drop_plan();
             self.tenures.settled_us = now.mono_us;
         }
@@ -137,22 +141,28 @@ impl Coordinator {
         }
     }
 
-    /// Of owners that live, and stay; that have memory for what they own twice; and that know of no loss, as who
-    /// follows may not find what is lost.
+    /// Who was not prepared in time may never be, and is not to keep the others from it.
     fn to_unite(&self) -> Option<(u16, Vec<u32>)> {
+        self.to_unite_in_time().or_else(|| to_unite(&self.unitable().collect::<Vec<_>>()))
+    }
+
+    fn to_unite_in_time(&self) -> Option<(u16, Vec<u32>)> {
+        let in_time = self.unitable().filter(|(gateway, _)| !self.tenures.not_united.contains(gateway));
+        to_unite(&in_time.collect::<Vec<_>>())
+    }
+
+    /// Tenures, as (gateway, epoch), of owners that live, and stay; that have memory for what they own twice; and that
+    /// know of no loss, as who follows may not find what is lost.
+    fn unitable(&self) -> impl Iterator<Item = (u16, u32)> {
         let tenures = &self.durable.tenures;
         let lossy: BTreeSet<u16> =
             tenures.values().filter(|tenure| tenure.lost > 0).map(|tenure| tenure.gateway).collect();
         let owns_few = |id: u16| self.gateways.get(&id).is_some_and(GatewayMember::owns_few_objects);
         let stays = |tenure: &DurableTenure| self.is_owner_alive(tenure) && self.may_own(tenure.gateway);
         let may =
-            |tenure: &DurableTenure| stays(tenure) && owns_few(tenure.gateway) && !lossy.contains(&tenure.gateway);
-        let owned = tenures.iter().filter(|(_, tenure)| may(tenure)).map(|(&epoch, tenure)| (tenure.gateway, epoch));
-        let owned: Vec<(u16, u32)> = owned.collect();
-        // Who was not prepared in time may never be, and is not to keep the others from it.
-        let is_in_time = |(gateway, _): &&(u16, u32)| !self.tenures.not_united.contains(gateway);
-        let in_time: Vec<_> = owned.iter().filter(is_in_time).copied().collect();
-        to_unite(&in_time).or_else(|| to_unite(&owned))
+            move |tenure: &DurableTenure| stays(tenure) && owns_few(tenure.gateway) && !lossy.contains(&tenure.gateway);
+        let may_unite = tenures.iter().filter(move |(_, tenure)| may(tenure));
+        may_unite.map(|(&epoch, tenure)| (tenure.gateway, epoch))
     }
 
     /// Did owners stay as they are for some time, is no node away, which would be waited for, and no gateway that gets

@@ -84,8 +84,9 @@ impl Coordinator {
         }
         let there = || self.nodes_kept().filter(|(_, node)| socket(&node.address) == Some(place));
         let is_over = |node: &NodeMember| node.presence.state == NodeState::Retired;
+        let by_age = |&(_, node): &(&u16, &NodeMember)| node.incarnation;
         let in_use = there().filter(|(_, node)| !is_over(node));
-        let (&id, node) = in_use.max_by_key(|(_, node)| node.incarnation).or_else(|| there().last())?;
+        let (&id, node) = in_use.max_by_key(by_age).or_else(|| there().max_by_key(by_age))?;
         let is_anybody_alive = there().any(|(_, node)| node.presence.is_alive());
         let may_be_lost = || self.is_empty(id) || self.lost_at_worst(id) < self.settings.code.tolerance();
         let is_free = !is_anybody_alive && !self.is_draining(id) && (is_over(node) || may_be_lost());

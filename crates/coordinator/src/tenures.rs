@@ -46,7 +46,7 @@ pub(crate) struct Tenures {
     pub hand_over: Option<HandOver>,
     /// When the last tenure began, or several were to become one in vain.
     pub settled_us: u64,
-    /// Gateways since then of which several were to, and that were not prepared in time.
+    /// Gateways that were not prepared in time to have one instead of several, since the last tenure began.
     pub not_united: BTreeSet<u16>,
     /// When the first gateway came while some partition was never owned.
     gathering_since_us: Option<u64>,

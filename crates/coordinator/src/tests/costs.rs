@@ -1,6 +1,7 @@
 //! Scenarios: what is done for all nodes at once is what would be done for each, and as seldom as it may.
 
 use super::*;
+use crate::members::GatewayMember;
 
 /// More than are looked at after each heartbeat.
 const COUNT: u16 = LOOKED_AT_ONCE_MAX as u16 + 36;
@@ -187,10 +188,12 @@ fn what_the_status_sums_up_for_all_nodes_is_so_for_each() {
         let coordinator = &crowd.scene.coordinator;
         for entry in coordinator.status().nodes {
             let of_node = |seen: &&NodeSeen| seen.id == entry.id;
-            let all: Vec<&NodeSeen> =
-                coordinator.gateways.values().filter_map(|gateway| gateway.status.nodes.iter().find(of_node)).collect();
-            assert_eq!(entry.redirect_count, all.iter().map(|seen| seen.redirect_count).sum(), "node {}", entry.id);
-            assert_eq!(entry.flagged_us, all.iter().map(|seen| seen.flagged_us).max().unwrap_or(0));
+            let of_gateway = |gateway: &GatewayMember| gateway.counted().find(|&(id, _)| id == entry.id);
+            let all: Vec<_> =
+                coordinator.gateways.values().filter_map(of_gateway).map(|(_, counted)| counted).collect();
+            let redirects = all.iter().map(|counted| counted.redirect_count).sum();
+            assert_eq!(entry.redirect_count, redirects, "node {}", entry.id);
+            assert_eq!(entry.flagged_us, all.iter().map(|counted| counted.flagged_us).max().unwrap_or(0));
             let mut recent = LatencyHistogram::default();
             let mut is_slow = false;
             for gateway in coordinator.living() {

@@ -83,6 +83,8 @@ fn who_is_not_prepared_in_time_does_not_follow_itself() {
     assert_eq!((stage.to_come(first), stage.to_come(second)), (vec![], vec![7]), "another one does");
     pass_ms(&mut stage, PREPARE_MS_MAX + UNITE_AFTER_MS);
     assert_eq!((stage.to_come(first), stage.to_come(second)), (vec![8], vec![]), "it is tried again");
+    pass_ms(&mut stage, PREPARE_MS_MAX + UNITE_AFTER_MS);
+    assert_eq!((stage.to_come(first), stage.to_come(second)), (vec![], vec![9]), "in turn");
 }
 
 /// It would take over while it hands over, and have two tenures again.

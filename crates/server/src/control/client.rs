@@ -26,8 +26,8 @@ pub(crate) const STACK_BYTES: usize = 256 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
 /// who was never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
-/// And so often: it may be that nobody led in between.
-const REFUSED_COUNT_MIN: u32 = 5;
+/// Who is refused is refused again within about this.
+const REFUSED_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// Who was never let in gives up when every answer to its registration was a closed connection for so long: a
 /// coordinator that starts, ends or loses its store is past that by then, one of another protocol never.
 const HUNG_UP_FOR_MAX: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 30_000 });
@@ -284,22 +284,20 @@ enum Left<W> {
     For(Answer<W>),
 }
 
-/// Since when it was refused, and how often.
+/// For how long it was refused again and again, and when last.
 #[derive(Default)]
 struct Refusals {
-    since: Option<Instant>,
-    count: u32,
+    last: Option<Instant>,
+    lasted: Duration,
 }
 
 impl Refusals {
-    fn note(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
-        self.count += 1;
-    }
-
-    /// Was it refused for as long as that may be for a moment? Not by being refused now and then, while nobody leads.
-    fn are_final(&self, now: Instant) -> bool {
-        self.count >= REFUSED_COUNT_MIN && self.since.is_some_and(|since| now - since > REFUSED_FOR_MAX)
+    /// It is refused now; for how long it has been. In a long pause it was not refused: nobody may have led.
+    fn note(&mut self, now: Instant) -> Duration {
+        let pause = self.last.map_or(Duration::ZERO, |last| now - last);
+        self.last = Some(now);
+        self.lasted += pause.min(REFUSED_AGAIN_WITHIN);
+        self.lasted
     }
 }
 
@@ -335,11 +333,11 @@ impl<R: Role> Worker<R> {
                     failed_count += 1;
                 }
                 Ok(End::Refused(refusal)) => {
-                    refusals.note(Instant::now());
-                    if !refusal.is_transient() || refusals.are_final(Instant::now()) {
+                    let is_first = refusals.last.is_none();
+                    if !refusal.is_transient() || refusals.note(Instant::now()) > REFUSED_FOR_MAX {
                         return self.give_up(refusal);
                     }
-                    if refusals.count == 1 {
+                    if is_first {
                         let seconds = REFUSED_FOR_MAX.as_secs();
                         tracing::warn!("the coordinator refuses: {refusal}; it is asked again for {seconds} s");
                     }
@@ -544,14 +542,18 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_of_refusals_is_not_long_for_a_pause_in_which_nobody_led() {
+    fn a_pause_in_which_nobody_led_makes_no_moment_of_refusals_a_long_one() {
         let begin = Instant::now();
-        let refused_at = |seconds: &[u64]| {
+        let refused_for = |at: &[u64]| {
             let mut refusals = Refusals::default();
-            seconds.iter().for_each(|&second| refusals.note(begin + Duration::from_secs(second)));
-            refusals.are_final(begin + Duration::from_secs(*seconds.last().expect("some")))
+            let told = at.iter().map(|&second| refusals.note(begin + Duration::from_secs(second)));
+            told.last().expect("some") > REFUSED_FOR_MAX
         };
-        assert!(!refused_at(&[0, 30]) && !refused_at(&[0, 30, 30, 30]) && !refused_at(&[0, 2, 4, 6, 8, 10]));
-        assert!(refused_at(&[0, 2, 4, 6, 8, 11]) && refused_at(&[0, 7, 14, 21, 28]));
+        assert!(!refused_for(&[0, 30]) && !refused_for(&[0, 30, 30, 30, 31, 32, 33]));
+        assert!(refused_for(&(0..12).collect::<Vec<_>>()) && !refused_for(&(0..10).collect::<Vec<_>>()));
+        assert!(
+            refused_for(&(0..12).map(|round| 7 * round).collect::<Vec<_>>()),
+            "also where others are asked between"
+        );
     }
 }

@@ -255,18 +255,23 @@ impl Engine {
         self.start_job(slot, mode, HashSet::new());
     }
 
-    /// Can a write that waits for memory hope?
-    ///
-    /// A store that evicts always has something to give up, though between two steps of an eviction nothing shows it.
-    pub(in crate::engine) fn can_reclaim(&mut self) -> bool {
+    /// Is memory on its way to be free, or may it be made so at once? The cheaper part of [`Engine::can_reclaim`].
+    pub(in crate::engine) fn is_making_room(&self) -> bool {
         let may_evict = self.config.when_full == WhenFull::Evict && self.index.object_count() > 0;
         may_evict
             || self.jobs_at_work() > 0
             || self.is_reclaiming()
             || !self.flushed.is_empty()
+            || self.evictions.goes_on()
+    }
+
+    /// Can a write that waits for memory hope?
+    ///
+    /// A store that evicts always has something to give up, though between two steps of an eviction nothing shows it.
+    pub(in crate::engine) fn can_reclaim(&mut self) -> bool {
+        self.is_making_room()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
-            || self.evictions.goes_on()
             || self.stripes.unsealed().iter().any(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealing)
     }
 

@@ -83,6 +83,7 @@ impl Engine {
     /// Changes what happens when memory is full, from now on.
     pub fn set_when_full(&mut self, when_full: WhenFull) {
         self.config.when_full = when_full;
+        self.stalled.press();
     }
 
     /// Is a striped object to be looked at before a packed stripe is evicted?

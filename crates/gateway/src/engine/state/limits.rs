@@ -21,7 +21,7 @@ pub const KEY_QUEUE_MAX: usize = 1 << 20;
 pub const COMBINE_MAX: usize = 1024;
 
 /// Bytes of their replies, and of values that they make of another, after which no more are combined: copying them is
-/// what others wait for meanwhile.
+/// what others wait for meanwhile. Eight times as many of values that they carry.
 pub const COMBINE_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of writes that wait for memory or for seals, above which no further ones may: as much as the longest value

@@ -169,7 +169,7 @@ impl Engine {
             let effect = command.apply(current.shown(&command), &context, &mut reply);
             let changes = effect != Effect::Keep;
             let is_delete = effect == Effect::Delete;
-            copied_bytes += reply.len() + stored_bytes(&effect);
+            copied_bytes += reply.len() + stored_bytes(&command, &effect);
             touched |= command.touches();
             mark_read = match &effect {
                 Effect::Keep => mark_read || command.touches() && command.access() == Access::Read,
@@ -619,10 +619,12 @@ impl Engine {
     }
 }
 
-/// Bytes of a value that a command stores: a copy was made of what it carries, and of what it is made of.
-fn stored_bytes(effect: &Effect) -> usize {
+/// Bytes of a value that a command stores, all of which was copied. What it carries counts less: each round may wait
+/// for memory by itself, so these are not to be many.
+fn stored_bytes(command: &BoxCommand, effect: &Effect) -> usize {
     match effect {
-        Effect::Put(object) => object.value.len(),
+        Effect::Put(object) if command.wants() == Wants::Value => object.value.len(),
+        Effect::Put(object) => object.value.len() / 8,
         Effect::Keep | Effect::Amend(_) | Effect::Delete => 0,
     }
 }

@@ -79,8 +79,9 @@ pub struct Stalled {
     is_due: bool,
     /// Until then writes may wait for memory without a further look for some to reclaim.
     hope_until_us: u64,
-    /// There was none to reclaim, and nothing has happened since that makes some.
-    is_hopeless: bool,
+    /// Since nothing was found to reclaim no object ended and no stripe was to be sealed: whether deletes waited then,
+    /// for which emptier stripes are worth their while.
+    found_nothing: Option<bool>,
     #[cfg(test)]
     tries: u64,
     /// Looks for something to reclaim.
@@ -110,7 +111,7 @@ impl Stalled {
 
     /// There may be something to reclaim now: something is over, or a stripe is to be sealed.
     pub fn hope_again(&mut self) {
-        self.is_hopeless = false;
+        self.found_nothing = None;
     }
 
     pub fn take_due(&mut self) -> bool {
@@ -290,8 +291,12 @@ impl Engine {
         if self.now.mono_us < self.stalled.hope_until_us {
             return true;
         }
+        if self.is_making_room() {
+            return true;
+        }
         // A look goes over many stripes, and in a full store each write asks for one.
-        if self.stalled.is_hopeless {
+        let is_of_deletes = self.stalled.has_deletes();
+        if self.stalled.found_nothing.is_some_and(|had_deletes| had_deletes || !is_of_deletes) {
             return false;
         }
         #[cfg(test)]
@@ -301,7 +306,7 @@ impl Engine {
         if has_hope {
             self.stalled.hope_until_us = self.now.mono_us + TICK_US;
         }
-        self.stalled.is_hopeless = !has_hope;
+        self.stalled.found_nothing = (!has_hope).then_some(is_of_deletes);
         has_hope
     }
 

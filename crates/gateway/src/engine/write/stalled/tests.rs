@@ -160,13 +160,16 @@ fn in_a_full_store_a_victim_is_looked_for_once_until_something_ends() {
         engine.stalled.looks
     };
     assert_eq!(refused(&mut engine), 1);
+    // For these more is worth while.
+    stall_delete(&mut engine, b"other");
+    assert_eq!(refused(&mut engine), 2);
     let key = engine.key_ref(b"old").hashed;
     let location = engine.index.candidates(key.slot, key.tag()).next().expect("it is there");
     let version = Version::default();
     engine.drop_record(key, &OldRecord { location, version, record_bytes: 0, object_bytes: 0, manifest: None });
-    assert_eq!(refused(&mut engine), 2);
-    engine.stalled.press();
     assert_eq!(refused(&mut engine), 3);
+    engine.stalled.press();
+    assert_eq!(refused(&mut engine), 4);
 }
 
 /// Everybody else's requests wait for the next owner meanwhile.
