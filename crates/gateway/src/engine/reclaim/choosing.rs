@@ -203,13 +203,14 @@ impl Engine {
         (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
     }
 
-    /// Do packed stripes take much more memory than what is stored in them?
+    /// Do packed stripes take much more memory than what is stored in them and not over?
     fn has_much_garbage(&self) -> bool {
         let stripe_bytes = self.stripe_data_bytes() as f64;
         let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
         let packed_bytes = self.stats.totals.bytes_stored.saturating_sub(self.striped.value_bytes());
-        taken > self.config.clean_above * packed_bytes as f64
+        let alive_bytes = packed_bytes.saturating_sub(self.overdue.bytes());
+        taken > self.config.clean_above * alive_bytes as f64
     }
 }
 
@@ -217,11 +218,39 @@ impl Engine {
 mod tests {
     use std::sync::Arc;
 
-    use shorttail_units::{CodeShape, Epoch, NodeId};
+    use shorttail_units::{CodeShape, Epoch, NodeId, UnixMs};
 
     use super::*;
     use crate::engine::sessions::nodes::NodePhase;
     use crate::engine::state::testing::engine_of_ready_nodes;
+
+    /// Else it would be counted, and take memory, until that is short.
+    #[test]
+    fn what_is_over_is_garbage() {
+        const COUNT: u64 = 10;
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        let stripe_bytes = engine.stripe_data_bytes();
+        let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
+        let slots = (0..COUNT).map(|number| {
+            let chunks = vec![engine.config.chunk_bytes as u32; engine.config.data_count()];
+            let id = StripeId::new(Epoch(1), number + 1);
+            let stripe = Stripe::inherited(id, PartitionId(0), members.clone(), chunks.into());
+            let slot = engine.stripes.insert(stripe);
+            engine.stripes.at_mut(slot).add_live(stripe_bytes as usize, Some(UnixMs(1_000 + number)));
+            slot
+        });
+        let slots: Vec<_> = slots.collect();
+        engine.stats.totals.bytes_stored = COUNT * stripe_bytes;
+        let mut over_at = |at| {
+            engine.now.unix_ms = UnixMs(at);
+            // One ends the round that is under way.
+            (0..2).for_each(|_| engine.look_for_overdue());
+            (engine.overdue.bytes() / stripe_bytes, engine.has_much_garbage())
+        };
+        assert_eq!([over_at(999), over_at(1_001), over_at(1_005)], [(0, false), (2, false), (6, true)]);
+        engine.begin_emptying(slots[0], Mode::Move);
+        assert_eq!(engine.overdue.bytes(), 5 * stripe_bytes);
+    }
 
     /// However little garbage there is: a new owner would take all that was in it for lost, also if it was flushed
     /// since.

@@ -247,10 +247,11 @@ impl Engine {
         }
     }
 
-    fn begin_emptying(&mut self, slot: StripeSlot, mode: Mode) {
+    pub(super) fn begin_emptying(&mut self, slot: StripeSlot, mode: Mode) {
         if mode == Mode::Evict {
             self.note_packed_eviction();
         }
+        self.overdue.note_emptied(self.overdue_bytes(slot));
         self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
         self.start_job(slot, mode, HashSet::new());
     }

@@ -13,6 +13,7 @@
 //! | `freeing` | stripes are freed so that nothing in them comes back |
 //! | `headroom` | how many more stripes fit, and what a stripe that is freed adds to that, where nodes differ in room |
 //! | `kept` | what a stripe holds that is neither alive nor free to go: tombstones, floors, other control records |
+//! | `overdue` | how much of what packed stripes hold is over |
 //! | `recent` | when keys were last used, for as many of the latest as a fixed table holds |
 //! | `rescind` | a stripe that was never sealed ends without any memory: closed at operation 0 on every member |
 //! | `reserve` | how much of the last memory is left to whom |
@@ -26,6 +27,7 @@ pub(super) mod evict;
 pub(super) mod freeing;
 mod headroom;
 pub(super) mod kept;
+pub(super) mod overdue;
 pub(super) mod recent;
 mod rescind;
 pub(super) mod reserve;

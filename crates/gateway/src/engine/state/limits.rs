@@ -135,6 +135,9 @@ pub const CRAMPED_STRIPES: u64 = 1;
 /// Microseconds of that after which the oldest stripe is evicted beside the job, if anything may be evicted.
 pub const RELIEF_US: u64 = 50_000;
 
+/// Stripes of which it is looked at in a tick how much is over.
+pub const OVERDUE_LOOKS: usize = 64;
+
 /// Stripes whose shares are looked at for each choice of one to clean.
 pub const SHARE_LOOKS_MAX: usize = 512;
 
