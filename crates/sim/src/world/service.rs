@@ -3,8 +3,8 @@
 //! - A gateway dies, stands still, or is cut off from the coordinator: each partition is served again within
 //!   [`OUTAGE_US_MAX`] and the lease, counted from when nobody served it; if no more nodes are in trouble than the code
 //!   tolerates, and no other gateway, nor a coordinator or its store, is.
-//! - A planned hand-over holds up no request for longer than [`HAND_OVER_US_MAX`], if nothing is in trouble and no write
-//!   waits for memory when it begins.
+//! - A planned hand-over holds up no request for longer than [`HAND_OVER_US_MAX`], if nothing is in trouble and no
+//!   write waits for memory when it begins.
 //!
 //! What was in trouble, or changed, a little before is taken for a trouble still. A gateway that loses sight of nodes
 //! only, while the coordinator hears it, is not counted on: that is not noticed at once, and for some nodes not at all.
