@@ -304,7 +304,7 @@ pub struct Engine {
     next_stripe: u64,
     shortage: reclaim::reserve::Shortage,
     emptiest: reclaim::emptiest::Emptiest,
-    overdue: reclaim::overdue::Overdue,
+    expired: reclaim::expired::Expired,
     passed_over: reclaim::unreadable::PassedOver,
     /// The partition whose tombstones are looked at next.
     tombstone_hand: PartitionId,
@@ -403,7 +403,7 @@ impl Engine {
             next_stripe: 1,
             shortage: reclaim::reserve::Shortage::default(),
             emptiest: reclaim::emptiest::Emptiest::default(),
-            overdue: reclaim::overdue::Overdue::default(),
+            expired: reclaim::expired::Expired::default(),
             passed_over: reclaim::unreadable::PassedOver::default(),
             tombstone_hand: PartitionId(0),
             tombstones_due_us: 0,
@@ -574,7 +574,7 @@ impl Engine {
         self.look_at_room();
         self.close_spare_stripes();
         self.spare.tidy(self.now.mono_us);
-        self.look_for_overdue();
+        self.look_for_expired();
         self.start_jobs();
         self.stalled.press();
         self.resend_frees();

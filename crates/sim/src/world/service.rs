@@ -157,6 +157,11 @@ impl World {
         }
     }
 
+    /// An owner lets go of a partition, and may take its time.
+    pub(super) fn time_no_hand_over(&mut self, partition: PartitionId) {
+        self.service.hand_overs.remove(&partition);
+    }
+
     /// A request about a partition is answered, or not.
     pub(super) fn time_request(&mut self, partition: PartitionId, asked_us: u64) {
         let now_us = self.schedule.now_us();

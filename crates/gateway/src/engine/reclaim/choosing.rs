@@ -182,9 +182,12 @@ impl Engine {
 
     /// Little is left, or somebody waits for memory. Who waits for a seal does not: nothing is given up for a burst.
     pub(in crate::engine) fn is_short_of_memory(&self) -> bool {
-        let waits_for_memory =
-            || self.stalled.waits_in(|lane| lane.kind == Kind::Striped || !self.waits_for_seals(lane.partition));
-        self.stripes_for_clients() <= self.reserved_stripes() || waits_for_memory()
+        self.stripes_for_clients() <= self.reserved_stripes() || self.has_writes_without_memory()
+    }
+
+    /// Does a write wait for memory, or for a late node?
+    pub fn has_writes_without_memory(&self) -> bool {
+        self.stalled.waits_in(|lane| lane.kind == Kind::Striped || !self.waits_for_seals(lane.partition))
     }
 
     /// What a stripe is filed under: what is to be kept, and what the freed chunks fail to add to the stripes that fit.
@@ -209,7 +212,7 @@ impl Engine {
         let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
         let packed_bytes = self.stats.totals.bytes_stored.saturating_sub(self.striped.value_bytes());
-        let alive_bytes = packed_bytes.saturating_sub(self.overdue.bytes());
+        let alive_bytes = packed_bytes.saturating_sub(self.expired.bytes());
         taken > self.config.clean_above * alive_bytes as f64
     }
 }
@@ -244,12 +247,12 @@ mod tests {
         let mut over_at = |at| {
             engine.now.unix_ms = UnixMs(at);
             // One ends the round that is under way.
-            (0..2).for_each(|_| engine.look_for_overdue());
-            (engine.overdue.bytes() / stripe_bytes, engine.has_much_garbage())
+            (0..2).for_each(|_| engine.look_for_expired());
+            (engine.expired.bytes() / stripe_bytes, engine.has_much_garbage())
         };
         assert_eq!([over_at(999), over_at(1_001), over_at(1_005)], [(0, false), (2, false), (6, true)]);
         engine.begin_emptying(slots[0], Mode::Move);
-        assert_eq!(engine.overdue.bytes(), 5 * stripe_bytes);
+        assert_eq!(engine.expired.bytes(), 5 * stripe_bytes);
     }
 
     /// However little garbage there is: a new owner would take all that was in it for lost, also if it was flushed

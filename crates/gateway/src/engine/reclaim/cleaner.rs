@@ -251,7 +251,7 @@ impl Engine {
         if mode == Mode::Evict {
             self.note_packed_eviction();
         }
-        self.overdue.note_emptied(self.overdue_bytes(slot));
+        self.expired.note_emptied(slot, self.expired_bytes(slot));
         self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
         self.start_job(slot, mode, HashSet::new());
     }

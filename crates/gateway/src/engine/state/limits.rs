@@ -136,7 +136,7 @@ pub const CRAMPED_STRIPES: u64 = 1;
 pub const RELIEF_US: u64 = 50_000;
 
 /// Stripes of which it is looked at in a tick how much is over.
-pub const OVERDUE_LOOKS: usize = 64;
+pub const EXPIRED_LOOKS: usize = 64;
 
 /// Stripes whose shares are looked at for each choice of one to clean.
 pub const SHARE_LOOKS_MAX: usize = 512;

@@ -132,14 +132,9 @@ impl Engine {
     /// Is memory to be reclaimed? While the owner lets go, for as long as a write waits for it, or a flush that holds
     /// up writes: no heir fences before the release, which waits for those.
     pub(in crate::engine) fn may_reclaim(&self) -> bool {
-        let has_waiting = || self.has_waiting_writes() || self.holds_writes_for_overdue();
+        let has_waiting = || !self.stalled.is_empty() || self.holds_writes_for_overdue();
         let is_awaited = || self.ownership.releasing.is_none() && has_waiting();
         !self.is_ending() || !self.is_superseded() && is_awaited()
-    }
-
-    /// Do writes wait for memory, for seals or for a late node? A hand-over waits for them.
-    pub fn has_waiting_writes(&self) -> bool {
-        !self.stalled.is_empty()
     }
 
     /// Does it let go for so long that nothing may wait for memory any more?

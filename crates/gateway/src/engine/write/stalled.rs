@@ -291,13 +291,10 @@ impl Engine {
         if self.now.mono_us < self.stalled.hope_until_us {
             return true;
         }
-        if self.is_making_room() {
-            return true;
-        }
         // A look goes over many stripes, and in a full store each write asks for one.
         let is_of_deletes = self.stalled.has_deletes();
         if self.stalled.found_nothing.is_some_and(|had_deletes| had_deletes || !is_of_deletes) {
-            return false;
+            return self.is_making_room();
         }
         #[cfg(test)]
         (self.stalled.looks += 1);

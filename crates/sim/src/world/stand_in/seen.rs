@@ -61,11 +61,12 @@ impl World {
     pub(in crate::world) fn note_stretch(&mut self, gateway: usize, epoch: u32, standing: Standing) {
         let Some(hosted) = self.gateways[gateway].tenures.get(&epoch) else { return };
         let now_us = self.schedule.now_us();
-        // What waits for memory is waited for, up to a second.
-        let is_timed = standing != Standing::LettingGo || !hosted.engine.has_waiting_writes();
+        let is_short = hosted.engine.has_writes_without_memory();
         for partition in hosted.engine.config().partitions.clone() {
-            if is_timed {
-                self.time_hand_over(partition, standing);
+            match standing {
+                // What waits for memory is waited for, up to a second.
+                Standing::LettingGo if is_short => self.time_no_hand_over(partition),
+                _ => self.time_hand_over(partition, standing),
             }
             match standing {
                 Standing::LettingGo => _ = self.stand_in.since_us.entry(partition).or_insert(now_us),
