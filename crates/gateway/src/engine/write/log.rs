@@ -404,8 +404,8 @@ impl Engine {
         self.flush_stripe(slot);
         let stripe = self.stripes.at_mut(slot);
         stripe.become_phase(StripePhase::Sealing);
+        let partition = stripe.partition;
         self.stalled.hope_again();
-        let partition = self.stripes.at(slot).partition;
         self.log(partition).open.retain(|&other| other != slot);
         self.send_seals(slot);
     }

@@ -1,12 +1,11 @@
 //! Writes that wait for memory, for seals or for a late node, and when they wait no longer.
 //!
 //! ```text
-//! no place --> seals or a late node are waited for, or something may be reclaimed? --yes--> waits --a place may be there--> tries again
-//!                     |                                                              '--for too long--.
-//!                     '--no---------------------------------------------------------------------------+--> a store is
-//!                                                                                                     |    refused
-//!                                                                                                     '--> a delete
-//!                                                                           takes what cleaning was left
+//! no place: is a seal or a late node waited for, or may something be reclaimed?
+//!     yes --> waits --a place may be there--> tries again
+//!               '--for too long--.
+//!     no ------------------------+--> a store is refused
+//!                                '--> a delete takes what cleaning was left
 //! ```
 //! They wait in *lanes*: those of one partition and kind have one order. Of each lane the first are tried, lanes by who
 //! came first, and some in vain end it: who waits may be many, and those behind them wait for the same. What lies in
