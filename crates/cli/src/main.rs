@@ -22,6 +22,7 @@ mod reload;
 mod remove;
 mod resources;
 mod roles;
+mod starting;
 mod status;
 mod up;
 mod wait;
@@ -30,19 +31,23 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use shorttail_server::config::LogLevel;
 
 use arguments::{Cli, Verb};
 use exit::Failure;
+use starting::Starting;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(flags) = memcached::flags_of(&arguments) {
         return memcached::run(flags);
     }
+    let starting = Starting::begin();
     let cli = parse(arguments);
     logging::start(cli.log.unwrap_or_default());
-    match run(cli.verb, cli.log) {
+    match starting.context("cannot watch for signals").map_err(Failure::from).and_then(|it| run(cli.verb, cli.log, &it))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
@@ -55,12 +60,12 @@ fn parse(arguments: Vec<OsString>) -> Cli {
     parsing.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
+fn run(verb: Verb, log: Option<LogLevel>, starting: &Starting) -> Result<(), Failure> {
     match verb {
-        Verb::Up(command) => up::run(command, log),
+        Verb::Up(command) => up::run(command, log, starting),
         Verb::Node(command) => roles::node(command, log),
-        Verb::Gateway(command) => roles::gateway(command, log),
-        Verb::Coordinator(command) => roles::coordinator(command, log),
+        Verb::Gateway(command) => roles::gateway(command, log, starting),
+        Verb::Coordinator(command) => roles::coordinator(command, log, starting),
         Verb::Status(command) => status::run(&command),
         Verb::Wait(command) => wait::run(&command),
         Verb::Chaos(command) => chaos::run(command),

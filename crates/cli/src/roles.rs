@@ -13,6 +13,7 @@ use signal_hook::consts::SIGTERM;
 use crate::arguments::{CoordinatorCommand, GatewayCommand, NodeCommand};
 use crate::exit::Failure;
 use crate::reload::{Reloads, log_level};
+use crate::starting::Starting;
 use crate::{lifeline, logging, resources};
 
 pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> {
@@ -43,7 +44,7 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
     })
 }
 
-pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Failure> {
+pub fn gateway(command: GatewayCommand, log: Option<LogLevel>, starting: &Starting) -> Result<(), Failure> {
     let reloads = Reloads::begin(command.config)?;
     let file = prepare(reloads.file(), log)?;
     let said = command.options;
@@ -60,6 +61,7 @@ pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Fai
     })?;
     let leaves = Arc::new(AtomicBool::new(false));
     leave_at_signal(&leaves).context("cannot watch for SIGTERM")?;
+    starting.end();
     Ok(shorttail_server::gateway::run(config, &changes, &leaves)?)
 }
 
@@ -70,7 +72,7 @@ fn leave_at_signal(leaves: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result<(), Failure> {
+pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>, starting: &Starting) -> Result<(), Failure> {
     let reloads = Reloads::begin(command.config)?;
     let file = prepare(reloads.file(), log)?;
     let said = command.options;
@@ -88,7 +90,7 @@ pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result
         Ok(())
     })?;
     // `up` prints what becomes of members.
-    Ok(shorttail_server::coordinator::run(config, lifeline::is_wanted())?)
+    Ok(shorttail_server::coordinator::run(config, lifeline::is_wanted(), || starting.end())?)
 }
 
 /// What all roles begin with: the environment checked, the file read, and as much said as these two want.

@@ -34,11 +34,12 @@ use crate::lines;
 use crate::reload::log_level;
 use crate::resources;
 use crate::roles::prepare;
+use crate::starting::Starting;
 use plan::Plan;
 use run_dir::RunDir;
 use supervisor::{Event, Source, Supervisor};
 
-pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
+pub fn run(command: UpCommand, log: Option<LogLevel>, starting: &Starting) -> Result<(), Failure> {
     let file = prepare(command.config.as_deref(), log)?;
     let level = log_level(log, &file);
     let config = command.options.clone().or(file.up).resolve()?;
@@ -52,6 +53,7 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;
+    starting.end();
     let mut run_dir = RunDir::create(config.dir.as_deref())?;
     if config.memory_file {
         run_dir.keep_memory(config.dir.as_deref())?;

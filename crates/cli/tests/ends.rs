@@ -69,16 +69,36 @@ fn a_coordinator_that_has_yet_to_begin_ends_without_an_error() {
     // On a slow machine it may have waited as long as it does: then it ended by itself, with 1.
     let ends = (0..PATIENCE.as_secs()).map(|_| {
         let mut second = start("second.sock");
-        await_some("the second", || catches(&second, Signal::SIGTERM).then_some(()));
+        await_some("the second", || catches(second.0.id() as i32, Signal::SIGTERM).then_some(()));
         terminate(&mut second).code()
     });
     assert_eq!(ends.into_iter().find(|&code| code != Some(1)), Some(Some(0)));
     assert_eq!(terminate(&mut first).code(), Some(0));
 }
 
+/// The first process of a container does not end by a signal that it does not catch. This one waits for its file.
+#[test]
+fn the_first_process_of_a_container_ends_before_it_has_begun() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let file = temp.path().join("file");
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).expect("a pipe with a name");
+    for role in ["node", "gateway", "coordinator", "up"] {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+        command.arg(program().get_program()).args([role, "--config"]).arg(&file);
+        let mut outside = Process(command.spawn().expect("unshare runs"));
+        let children = format!("/proc/{0}/task/{0}/children", outside.0.id());
+        let first = || std::fs::read_to_string(&children).ok()?.trim().parse().ok();
+        let first: i32 = await_some("the first process", first);
+        await_some("it listens", || catches(first, Signal::SIGTERM).then_some(()));
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), Signal::SIGTERM).expect("it is there");
+        assert_eq!(outside.end().code(), Some(0), "{role}");
+    }
+}
+
 /// Does it do something of its own at this signal?
-fn catches(process: &Process, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.0.id())).expect("nobody has reaped it");
+fn catches(process: i32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("nobody has reaped it");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("Linux tells");
     u64::from_str_radix(caught.trim(), 16).expect("a mask") & (1 << (signal as u32 - 1)) != 0
 }

@@ -71,7 +71,7 @@ impl Shared {
     }
 }
 
-/// What the operator chose; constant while the gateway runs.
+/// What the operator chose, and what is told of it.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Largest value in bytes (memcached `-I`).
@@ -84,6 +84,7 @@ pub struct Settings {
     pub connection_count_max: usize,
     /// Seconds; 0: none.
     pub idle_timeout_s: u64,
+    /// Of the nodes together, where nobody chose it; 0: it is not known yet.
     pub memory_limit_bytes: u64,
     pub evict_when_full: bool,
     /// `-F`: flush_all is disabled.

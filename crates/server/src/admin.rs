@@ -16,8 +16,9 @@ use std::net::SocketAddr;
 
 use anyhow::Context;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
@@ -121,17 +122,30 @@ async fn gateway_status(State(gateway): State<Window>) -> Response {
 }
 
 fn router(desk: Desk) -> Router {
-    Router::new()
-        .route("/", get(|| async { Html(PAGE) }))
-        .route("/status", get(status_answer))
-        .route("/health", get(health))
-        .route("/metrics", get(prometheus))
+    let orders = Router::new()
         .route("/chaos", post(chaos))
         .route("/policy", post(policy))
         .route("/drain", post(drain))
         .route("/remove", post(remove))
         .route("/acknowledge", post(acknowledge))
+        .layer(from_fn(refuse_pages));
+    Router::new()
+        .route("/", get(|| async { Html(PAGE) }))
+        .route("/status", get(status_answer))
+        .route("/health", get(health))
+        .route("/metrics", get(prometheus))
+        .merge(orders)
         .with_state(desk)
+}
+
+/// No page gives orders. That they are JSON keeps out those of other sites, but not one whose own name was made to lead
+/// here: of that one a browser tells that a page asks.
+async fn refuse_pages(request: Request, next: Next) -> Response {
+    if request.headers().contains_key(header::ORIGIN) {
+        let refusal = "orders are not taken from web pages (the request has an Origin header)\n";
+        return (StatusCode::FORBIDDEN, refusal).into_response();
+    }
+    next.run(request).await
 }
 
 async fn status_answer(State(desk): State<Desk>) -> Response {

@@ -62,11 +62,11 @@ const UNHEARD_MAX: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 }
 const BEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 
 /// Runs the coordinator until the process is told to end. `is_watched`: whoever started it tells people what becomes of
-/// members.
+/// members. `listens_to_signals` is called when SIGTERM and SIGINT are heard here.
 ///
 /// # Errors
 /// When an address cannot be listened on or the metadata store can never be used.
-pub fn run(config: CoordinatorConfig, is_watched: bool) -> anyhow::Result<()> {
+pub fn run(config: CoordinatorConfig, is_watched: bool, listens_to_signals: impl FnOnce()) -> anyhow::Result<()> {
     crate::panics::end_the_process();
     // Until there is something to stop; the first process of a container would not end by the signals alone.
     let is_starting = Arc::new(AtomicBool::new(true));
@@ -77,6 +77,7 @@ pub fn run(config: CoordinatorConfig, is_watched: bool) -> anyhow::Result<()> {
     server.is_watched = is_watched;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
     is_starting.store(false, Ordering::Relaxed);
+    listens_to_signals();
     server.run()
 }
 

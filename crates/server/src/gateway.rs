@@ -113,7 +113,7 @@ impl CoreReport {
     }
 }
 
-/// Counters that all cores of a gateway share.
+/// What all cores of a gateway share.
 #[derive(Debug, Default)]
 pub struct Totals {
     pub connections: AtomicUsize,
@@ -123,6 +123,8 @@ pub struct Totals {
     pub guests_total: AtomicU64,
     /// Requests that wait for an owner.
     pub waiting: Arc<WaitingTotal>,
+    /// Of the nodes, as a core that owns something knows it last; 0: none did.
+    pub memory_limit_bytes: AtomicU64,
     /// What the engines of each core measured of the nodes' speed.
     pub opinions: Mutex<Vec<Vec<shorttail_monitor::Opinions>>>,
 }

@@ -83,7 +83,7 @@ mod tests {
             }
             "coordinator" => {
                 let options = CoordinatorOptions { listen, ..CoordinatorOptions::default() };
-                coordinator::run(options.resolve()?, false)
+                coordinator::run(options.resolve()?, false, || {})
             }
             _ => single::run(single::tests::options(Path::new("/nonexistent/shorttail"))),
         }

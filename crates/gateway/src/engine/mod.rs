@@ -285,6 +285,8 @@ pub struct Engine {
     flushes: write::flush::Flushes,
     flushed: write::flushed::Flushed,
     voids: reclaim::freeing::Voids,
+    /// What a take-over does not need any more, until all of its memory is given back.
+    used_up: takeover::newest::NewestRecords,
     /// What is left to do of a take-over.
     completing: Option<Box<takeover::recovery::Completing>>,
     losses: takeover::loss::Losses,
@@ -294,8 +296,7 @@ pub struct Engine {
     /// Chunks that nodes were asked to look at.
     suspected: BTreeSet<(NodeId, StripeId)>,
     stalled: write::stalled::Stalled,
-    /// Locks of written keys beside which an unreadable record may be of the same key.
-    doubtful: Vec<PoolKey>,
+    doubtful: write::doubtful::Doubtful,
     outlived: takeover::outlived::Outlived,
     unsettled: Unsettled,
     work: VecDeque<Work>,
@@ -387,6 +388,7 @@ impl Engine {
             flushes: write::flush::Flushes::default(),
             flushed: write::flushed::Flushed::default(),
             voids: reclaim::freeing::Voids::default(),
+            used_up: Default::default(),
             completing: None,
             losses: takeover::loss::Losses::default(),
             repair: repair::queue::Repair::default(),
@@ -394,7 +396,7 @@ impl Engine {
             moves: repair::moving::Moves::default(),
             suspected: BTreeSet::new(),
             stalled: write::stalled::Stalled::default(),
-            doubtful: Vec::new(),
+            doubtful: write::doubtful::Doubtful::default(),
             outlived: takeover::outlived::Outlived::default(),
             unsettled: Unsettled::default(),
             work: VecDeque::new(),
@@ -583,6 +585,8 @@ impl Engine {
             self.advance_moves();
         }
         self.refresh_usage();
+        self.verify_some_doubtful();
+        self.used_up.shrink();
     }
 
     fn key_ref<'a>(&self, key: &'a [u8]) -> KeyRef<'a> {

@@ -7,6 +7,8 @@
 //! Source: the behaviour of Redis 7.0, oddities included: a class without its end matches what it lists, and an empty
 //! text matches nothing but the empty pattern (Redis asks for `*` alone before it matches; so does [`Glob`]).
 
+use std::cell::OnceCell;
+
 /// Does letter case count?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Case {
@@ -32,31 +34,42 @@ impl Bytes {
     fn others(self) -> Self {
         Bytes(self.0.map(|bits| !bits))
     }
+
+    /// With the capitals of the small letters that it has, and no other ones.
+    fn of_either_case(self) -> Self {
+        let [low, letters, ..] = self.0;
+        let small = letters & (LETTERS << (b'a' % 64));
+        let others = letters & !(LETTERS << (b'A' % 64));
+        Bytes([low, others | small >> (b'a' - b'A'), self.0[2], self.0[3]])
+    }
 }
+
+/// As many bits as there are letters.
+const LETTERS: u64 = (1 << 26) - 1;
 
 /// Elements from one `*` to the next, at least one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Segment {
     elements: Vec<Bytes>,
-    /// For each byte the elements that it is one of, a bit each; empty, if there are few elements.
-    masks: Vec<u64>,
+    /// For each byte the elements that it is one of, a bit each: made when they are needed, which takes hundreds of
+    /// steps for an element.
+    masks: OnceCell<Vec<u64>>,
 }
 
 /// Elements beyond which a segment is compared at all places at once.
 const FEW_ELEMENTS: usize = 8;
 
 impl Segment {
-    fn new(elements: Vec<Bytes>) -> Self {
-        let words = elements.len().div_ceil(64);
-        let mut masks = Vec::new();
-        if elements.len() > FEW_ELEMENTS {
-            masks.resize(256 * words, 0);
+    fn masks(&self) -> &[u64] {
+        self.masks.get_or_init(|| {
+            let words = self.elements.len().div_ceil(64);
+            let mut masks = vec![0; 256 * words];
             for byte in 0..=u8::MAX {
-                let of_byte = elements.iter().enumerate().filter(|(_, element)| element.contains(byte));
+                let of_byte = self.elements.iter().enumerate().filter(|(_, element)| element.contains(byte));
                 of_byte.for_each(|(at, _)| masks[usize::from(byte) * words + at / 64] |= 1 << (at % 64));
             }
-        }
-        Segment { elements, masks }
+            masks
+        })
     }
 
     /// Does the text begin with it?
@@ -68,15 +81,19 @@ impl Segment {
     /// Where it ends where it is found first.
     fn find(&self, text: &[u8]) -> Option<usize> {
         let count = self.elements.len();
-        if self.masks.is_empty() {
+        if text.len() < count {
+            return None;
+        }
+        if count <= FEW_ELEMENTS {
             return text.windows(count).position(|window| self.begins(window)).map(|start| start + count);
         }
+        let masks = self.masks();
         // Bit n: the last n + 1 bytes are the first n + 1 elements.
         let mut states = vec![0_u64; count.div_ceil(64)];
         let words = states.len();
         let found = text.iter().position(|&byte| {
             let mut carry = 1;
-            for (state, mask) in states.iter_mut().zip(&self.masks[usize::from(byte) * words..]) {
+            for (state, mask) in states.iter_mut().zip(&masks[usize::from(byte) * words..]) {
                 let next = *state >> 63;
                 *state = (*state << 1 | carry) & mask;
                 carry = next;
@@ -119,9 +136,7 @@ impl Glob {
             } else {
                 let (element, bytes) = element(rest);
                 rest = &rest[bytes..];
-                let mut unfolded = Bytes::default();
-                (0..=u8::MAX).filter(|&byte| element.contains(fold(byte))).for_each(|byte| unfolded.insert(byte));
-                elements.push(unfolded);
+                elements.push(if case == Case::Ignored { element.of_either_case() } else { element });
             }
         }
         glob.end_segment(&mut elements);
@@ -130,7 +145,7 @@ impl Glob {
 
     fn end_segment(&mut self, elements: &mut Vec<Bytes>) {
         if !elements.is_empty() {
-            self.segments.push(Segment::new(std::mem::take(elements)));
+            self.segments.push(Segment { elements: std::mem::take(elements), masks: OnceCell::new() });
         }
     }
 
@@ -293,6 +308,26 @@ mod tests {
         }
         assert!(Glob::new(b"MAX*", Case::Ignored).matches(b"maxMemory"));
         assert!(Glob::new(b"[A-C]x", Case::Ignored).matches(b"BX"));
+    }
+
+    #[test]
+    fn a_letter_of_either_case_is_one_of_the_small_ones() {
+        for pattern in ["?", "[^a-c]", "[Q-t]", "[@-z]", "[Z-^]", "[^B]", "\u{e9}", "[a-\u{ff}]", "\\K", "_"] {
+            let folded = Glob::new(pattern.to_ascii_lowercase().as_bytes(), Case::Counts);
+            let ignored = Glob::new(pattern.as_bytes(), Case::Ignored);
+            let differs = |byte: &u8| ignored.matches(&[*byte]) != folded.matches(&[byte.to_ascii_lowercase()]);
+            assert_eq!((0..=u8::MAX).find(differs), None, "{pattern}");
+        }
+    }
+
+    /// A client may send a thousand of them that are as long as may be, and others wait meanwhile.
+    #[test]
+    fn what_is_longer_than_the_text_is_not_prepared() {
+        for pattern in ["?".repeat(1_024), "*".to_owned() + &"?".repeat(1_000) + "*", "a".repeat(30) + "*"] {
+            let glob = Glob::new(pattern.as_bytes(), Case::Ignored);
+            assert!(!glob.matches(b"maxmemory-policy"));
+            assert!(glob.segments.iter().all(|segment| segment.masks.get().is_none()));
+        }
     }
 
     #[test]

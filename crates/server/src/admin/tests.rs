@@ -141,6 +141,9 @@ fn orders_reach_the_nodes_that_allow_it_and_no_other_page_may_send_them() {
     for kind in ["text/plain", "application/x-www-form-urlencoded"] {
         assert!(clear(kind).starts_with("HTTP/1.1 415"));
     }
+    // A page whose name was made to lead here sends this without asking, too.
+    let of_page = clear("application/json\r\nOrigin: http://elsewhere");
+    assert!(of_page.starts_with("HTTP/1.1 403") && of_page.contains("web pages"), "{of_page}");
     let senseless = post(running.admin, "/chaos", "application/json", "{\"nodes\":[2],\"order\":\"dance\"}");
     assert!(senseless.starts_with("HTTP/1.1 422"), "{senseless}");
     assert!(get(running.admin, "/chaos").starts_with("HTTP/1.1 405"));

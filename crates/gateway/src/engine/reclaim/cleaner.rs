@@ -23,7 +23,8 @@ use shorttail_units::{PartitionId, StripeId};
 use super::doomed::{Doomed, Gone};
 use super::reserve::Urgency;
 use crate::engine::limits::{
-    JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
+    JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, VAIN_WALKS_MAX, WALK_PER_WRITTEN,
+    WALK_TURN_BYTES,
 };
 use crate::engine::read::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use crate::engine::state::index::{Location, StripeSlot};
@@ -96,6 +97,8 @@ pub struct Job {
     /// This walk has put something on its way; the last whole one has.
     has_moved: bool,
     is_moving: bool,
+    /// Whole walks, one after the other, that put nothing on its way.
+    vain_walks: u32,
     /// A chunk could not be read: others are begun meanwhile.
     is_parked: bool,
     /// Chunks that the bytes at hand were read without, because they proved damaged.
@@ -118,6 +121,11 @@ impl Job {
     /// Does it go on, or will it once there is memory?
     fn is_at_work(&self) -> bool {
         self.is_moving && !self.is_parked
+    }
+
+    /// It waits for locks, whose holders may wait for memory: others are begun meanwhile.
+    fn is_stuck(&self) -> bool {
+        self.vain_walks >= VAIN_WALKS_MAX
     }
 
     /// A part of the chunk was walked and proved to be damaged further on. What is doomed in it is met again, and
@@ -171,6 +179,7 @@ impl Engine {
             awaited_bytes: 1,
             has_moved: false,
             is_moving: true,
+            vain_walks: 0,
             is_parked: false,
             excluded: ChunkSet::EMPTY,
         });
@@ -204,9 +213,14 @@ impl Engine {
         self.relieve();
     }
 
-    /// Jobs whose stripes can be read.
+    /// Jobs whose stripes can be read, and that do not wait for locks.
     pub(super) fn jobs_at_work(&self) -> usize {
-        self.jobs.iter().filter(|(_, job)| !job.is_parked).count()
+        self.jobs.iter().filter(|(_, job)| !job.is_parked && !job.is_stuck()).count()
+    }
+
+    /// Stripes whose jobs wait for locks.
+    pub(super) fn stripes_stuck(&self) -> impl Iterator<Item = StripeSlot> {
+        self.jobs.iter().filter(|(_, job)| job.is_stuck()).map(|(_, job)| job.slot)
     }
 
     /// Memory has been cramped for a while: what is to be evicted whatever the other jobs do.
@@ -260,7 +274,7 @@ impl Engine {
     pub(in crate::engine) fn is_making_room(&self) -> bool {
         let may_evict = self.config.when_full == WhenFull::Evict && self.index.object_count() > 0;
         may_evict
-            || self.jobs_at_work() > 0
+            || self.jobs.iter().any(|(_, job)| !job.is_parked)
             || self.is_reclaiming()
             || !self.flushed.is_empty()
             || self.evictions.goes_on()

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use shorttail_codes::Code;
 use shorttail_units::{PartitionId, StripeId};
+use smallvec::SmallVec;
 
 use crate::engine::Engine;
 use crate::engine::limits::{JOB_RETRY_US, SHARE_LOOKS_MAX};
@@ -72,18 +73,19 @@ impl Engine {
         filled.map(|(chunk, _)| chunk).all(|chunk| sight.code.read_plan(chunk, &is_there).is_ok())
     }
 
-    /// The oldest stripe of a partition that can be emptied, or is being. Older ones that cannot be read are passed
-    /// over, some at a time.
+    /// The oldest stripe of a partition that can be emptied, or is being. Older ones that cannot be read, or whose jobs
+    /// wait for locks, are passed over, some at a time.
     pub(super) fn oldest_in_sight(&mut self, sight: &Sight, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {
         if self.now.mono_us >= self.passed_over.until_us {
             // They may be readable by now.
             self.passed_over = PassedOver { until_us: self.now.mono_us + JOB_RETRY_US, next: BTreeMap::new() };
         }
+        let stuck: SmallVec<[StripeSlot; 4]> = self.stripes_stuck().collect();
         let from = self.passed_over.next.get(&partition).copied().unwrap_or_default();
         let mut next = from;
         let mut looked_at = self.stripes.by_age_from(partition, from).take(SHARE_LOOKS_MAX);
         let found = looked_at.find(|&(id, slot)| {
-            let is_found = self.can_be_emptied(sight, self.stripes.at(slot));
+            let is_found = self.can_be_emptied(sight, self.stripes.at(slot)) && !stuck.contains(&slot);
             next = if is_found { id } else { id.plus(1) };
             is_found
         });

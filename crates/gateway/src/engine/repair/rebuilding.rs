@@ -589,11 +589,12 @@ impl Engine {
             self.repair.end_order(stripe);
             return self.repair.clear(stripe, chunk);
         };
+        let source = source.map(usize::from).filter(|source| sources.contains(source));
         tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
         // Data chunks prove themselves. If nobody is to blame for what is wrong, one of the parities may be.
         let blamed = match (refusal, source) {
             (Refusal::Damaged, None) => self.parity_among(stripe, &sources),
-            (_, source) => source.map(usize::from),
+            (_, source) => source,
         };
         let of_source = source.map_or(String::new(), |source| format!(", of source {source}"));
         // Who has enough orders, of other engines too, has not failed.
@@ -621,6 +622,33 @@ impl Engine {
             && let Some(&node) = facts.members.get(blamed)
         {
             self.doubt_chunk(node, stripe, Some(refusal));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shorttail_units::{CodeShape, Epoch, PartitionId};
+
+    use super::*;
+    use crate::engine::state::stripes::Stripe;
+    use crate::engine::state::testing::engine_of_ready_nodes;
+
+    #[test]
+    fn only_a_source_of_the_order_is_to_blame() {
+        let shape = CodeShape::default();
+        let (id, members) = (StripeId::new(Epoch(1), 1), (0..6).map(NodeId).collect::<Arc<[_]>>());
+        for (blamed, is_avoided) in [(200, false), (0, false), (1, true)] {
+            let mut engine = engine_of_ready_nodes(shape, 8);
+            engine.stripes.insert(Stripe::inherited(id, PartitionId(0), members.clone(), Box::from([9; 4])));
+            engine.repair.mark(id, 0, shape);
+            engine.give_orders();
+            let target = engine.repair.orders.get(id).expect("the chunk is to be rebuilt").target();
+            engine.rebuilt(target, id, Err((Refusal::Damaged, Some(blamed))));
+            let lost = engine.repair.get(id).expect("it is lost");
+            assert_eq!(lost.avoided.contains(usize::from(blamed) % 128), is_avoided, "{blamed}");
         }
     }
 }

@@ -17,6 +17,9 @@ pub const APPEND_BYTES_MAX: usize = 16 << 10;
 /// gateway, as far as nothing else is said. Reads are not refused: connections bound them.
 pub const KEY_QUEUE_MAX: usize = 1 << 20;
 
+/// Keys whose older record is looked for again in one tick.
+pub const COMPARED_MAX: usize = 64;
+
 /// Commands that are combined into one write of a key.
 pub const COMBINE_MAX: usize = 1024;
 
@@ -84,8 +87,12 @@ pub const WALK_PER_WRITTEN: usize = 8;
 /// Cleaning jobs at once per engine.
 pub const JOBS_MAX: usize = 4;
 
-/// Jobs in all: beside these, as many others are begun as there are jobs whose stripes cannot be read at the moment, up
-/// to this number.
+/// Walks in vain, one each tick, after which a job is not waited for: all that it meets is locked, perhaps by writes
+/// that wait for the memory which it is to free.
+pub const VAIN_WALKS_MAX: u32 = 8;
+
+/// Jobs in all: beside these, as many others are begun as there are jobs whose stripes cannot be read at the moment, or
+/// that wait for locks, up to this number.
 pub const JOBS_ALL_MAX: usize = 64;
 
 /// Striped stripes of one write that are being installed at once.

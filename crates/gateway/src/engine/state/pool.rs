@@ -29,15 +29,21 @@ impl PoolKey {
     }
 }
 
+/// Places that stay when nothing is in flight. More were needed in a burst, and everything that goes over a pool goes
+/// over all of its places.
+const PLACES_KEPT: usize = 1024;
+
 #[derive(Debug)]
 pub struct Pool<T> {
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
+    /// Of new places: above that of every key that was given for one that is gone.
+    generation: u32,
 }
 
 impl<T> Default for Pool<T> {
     fn default() -> Self {
-        Pool { places: Vec::new(), free: Vec::new() }
+        Pool { places: Vec::new(), free: Vec::new(), generation: 1 }
     }
 }
 
@@ -50,8 +56,8 @@ impl<T> Pool<T> {
         }
         let place = self.places.len();
         assert!(place < u32::MAX as usize, "a pool of four billion things in flight");
-        self.places.push((1, Some(thing)));
-        PoolKey::new(place, 1)
+        self.places.push((self.generation, Some(thing)));
+        PoolKey::new(place, self.generation)
     }
 
     pub fn get(&self, key: PoolKey) -> Option<&T> {
@@ -72,6 +78,10 @@ impl<T> Pool<T> {
         let taken = thing.take()?;
         *generation = generation.wrapping_add(1) & GENERATION_MASK;
         self.free.push(key.place() as u32);
+        if self.free.len() == self.places.len() && self.places.len() > PLACES_KEPT {
+            self.generation = self.places.iter().map(|&(next, _)| next).max().unwrap_or(1);
+            (self.places, self.free) = (Vec::new(), Vec::new());
+        }
         Some(taken)
     }
 
@@ -110,5 +120,20 @@ mod tests {
         assert_eq!(pool.remove(first), None);
         assert_eq!(pool.get(second), Some(&"b"));
         assert_eq!(pool.len(), 1);
+    }
+
+    #[test]
+    fn a_burst_leaves_no_places_and_no_key_of_it_names_a_later_thing() {
+        let mut pool = Pool::default();
+        let mut burst = || {
+            let keys: Vec<PoolKey> = (0..=PLACES_KEPT).map(|number| pool.insert(number)).collect();
+            keys.iter().for_each(|&key| assert!(pool.remove(key).is_some()));
+            (keys, pool.places.len())
+        };
+        let bursts = [burst(), burst()];
+        assert_eq!(bursts.each_ref().map(|&(_, places)| places), [0, 0]);
+        let later: Vec<PoolKey> = (0..10).map(|number| pool.insert(number)).collect();
+        assert!(bursts.iter().flat_map(|(keys, _)| keys).all(|&key| pool.get(key).is_none()));
+        assert!(later.iter().all(|&key| pool.get(key).is_some()));
     }
 }

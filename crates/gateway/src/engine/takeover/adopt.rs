@@ -34,6 +34,7 @@ impl Engine {
             self.adopt_striped(found);
         }
         let voids = picture.take_voids();
+        self.used_up = picture.take_newest();
         (self.index, self.stripes) = (picture.index, picture.stripes);
         self.stats.totals.bytes_stored = picture.bytes_stored;
         self.settle_members(census);

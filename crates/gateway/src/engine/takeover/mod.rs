@@ -29,7 +29,7 @@ mod giving_up;
 pub(super) mod lease;
 mod loading;
 pub(super) mod loss;
-mod newest;
+pub(super) mod newest;
 pub(super) mod outlived;
 pub(super) mod ownership;
 pub(super) mod picture;

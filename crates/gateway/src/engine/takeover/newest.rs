@@ -19,6 +19,9 @@ const CHECK_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 /// With a hundred million keys a table is of a megabyte.
 const TABLE_COUNT: usize = 4096;
 
+/// Tables that are given back at once.
+const TABLES_SHRUNK: usize = 64;
+
 /// Bits of the hash that choose the table: the tables themselves go by the lowest and the highest ones.
 const TABLE_SHIFT: u32 = 32;
 
@@ -81,6 +84,11 @@ impl NewestRecords {
             Some(known) => *known = newest,
             None => _ = table.insert_unique(newest.key.hash, newest, |newest| newest.key.hash),
         }
+    }
+
+    /// Gives some tables back. With millions of keys clients would wait for tens of milliseconds for all of them.
+    pub fn shrink(&mut self) {
+        self.tables.truncate(self.tables.len().saturating_sub(TABLES_SHRUNK));
     }
 
     pub fn retain(&mut self, mut is_kept: impl FnMut(&mut Newest) -> bool) {

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 
 use crate::engine::Engine;
 use crate::engine::state::index::{HashedKey, Location, StripeSlot, Tag};
+use crate::engine::write::lock::Lock;
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Outlived {
@@ -71,8 +72,12 @@ impl Engine {
         }
         let (slot, tag) = (key.slot, key.tag());
         // Of what is being moved a copy is on its way, which may be another key's.
-        let is_moved =
-            |from: Location| self.locks.iter().any(|(_, lock)| lock.moved().is_some_and(|moved| moved.from == from));
+        let is_moved = |from: Location| {
+            // There may be very many locks; but only jobs move.
+            let is_of = |lock: &Lock| lock.moved().is_some_and(|moved| moved.from == from);
+            let (held_in, _) = self.stripes.place_of(from);
+            self.stripes_emptied().any(|slot| slot == held_in) && self.locks.iter().any(|(_, lock)| is_of(lock))
+        };
         let candidates = self.index.candidates(slot, tag).filter(|&location| Some(location) != own);
         let is_over = |&location: &Location| self.is_lost_for_good(location) && !is_moved(location);
         let lost: SmallVec<[Location; 2]> = candidates.filter(is_over).collect();
@@ -247,9 +252,10 @@ mod tests {
 
     #[test]
     fn what_is_being_moved_is_not_outlived() {
-        let (mut engine, _) = engine();
+        let (mut engine, id) = engine();
         let moving = LockPhase::Moving(Move { from: AT, record_bytes: 100, expiry: None });
         let lock = engine.locks.insert(engine.key_ref(b"another"), moving);
+        engine.start_leaving(engine.stripes.slot_of(id).expect("it is there"), HashSet::new());
         assert_eq!(outlive(&mut engine, None), 1);
         engine.locks.remove(lock);
         assert_eq!(outlive(&mut engine, None), 0);

@@ -416,6 +416,11 @@ impl Picture {
         std::mem::take(&mut self.shadowed)
     }
 
+    /// Nothing is taken any more.
+    pub fn take_newest(&mut self) -> NewestRecords {
+        std::mem::take(&mut self.newest)
+    }
+
     pub fn take_losses(&mut self) -> BTreeMap<StripeId, PartitionId> {
         std::mem::take(&mut self.lost)
     }

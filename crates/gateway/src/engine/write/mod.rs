@@ -6,6 +6,7 @@
 //! | module | |
 //! |---|---|
 //! | `apart` | groups whose pairs are stored each by itself: an MSET that one operation does not take |
+//! | `doubtful` | keys that were written while a record that may be of them could not be read |
 //! | `flush` | flush_all: a floor under each partition that it is of |
 //! | `flushed` | striped objects that a flush ended: their stripes are freed some objects a turn |
 //! | `group` | several keys of one hash slot stored together or not at all |
@@ -30,6 +31,7 @@
 //! | `unsettled` | keys of which a write failed after it was sent, so that nobody knows what becomes of it |
 
 mod apart;
+pub(super) mod doubtful;
 pub(super) mod flush;
 pub(super) mod flushed;
 pub(super) mod group;

@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Looks for a lock's key.
-    fn begin_lookup_of(&mut self, key: PoolKey, purpose: LookupPurpose) {
+    pub(super) fn begin_lookup_of(&mut self, key: PoolKey, purpose: LookupPurpose) {
         let Some(lock) = self.locks.get(key) else { return };
         let bytes = KeyBytes::from_slice(&lock.key);
         let looked_for = KeyRef { bytes: &bytes, hashed: lock.hashed };
@@ -112,14 +112,6 @@ impl Engine {
         let in_vain: Vec<_> = lock.queue.drain(..count).collect();
         self.refuse_all(in_vain, StoreError::Unreadable);
         self.work.push_back(Work::Start(key));
-    }
-
-    /// A node came back, or a flush took records: what could not be compared may be readable again, or gone.
-    pub(in crate::engine) fn verify_doubtful(&mut self) {
-        for key in std::mem::take(&mut self.doubtful) {
-            let Some(version) = self.round_mut(key).map(|round| round.version) else { continue };
-            self.begin_lookup_of(key, LookupPurpose::Verify { lock: key, version });
-        }
     }
 
     fn refuse_queue(&mut self, key: PoolKey, error: StoreError) {
@@ -445,7 +437,7 @@ impl Engine {
     /// Both records stay in the index, and the lock stays, until it is known which key the older one is of. Nothing
     /// changes the key until then; who reads it sees what was written.
     fn keep_doubtful(&mut self, key: PoolKey) {
-        self.doubtful.push(key);
+        self.doubtful.keep(key);
         let Some(lock) = self.locks.get_mut(key) else { return };
         let is_read =
             |waiting: &Waiting| matches!(waiting, Waiting::Command(_, command) if command.access() == Access::Read);

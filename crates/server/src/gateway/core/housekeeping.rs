@@ -81,8 +81,12 @@ impl Core {
         self.tell_counters();
         let (stats, nodes) = (self.exchange.tenures.stats(), self.exchange.tenures.nodes_seen());
         let hurt_total = self.exchange.hurt_total() + self.hurt_by_guests;
-        if let Some(stats) = stats.as_ref().filter(|_| self.reports_node_memory && !self.exchange.tenures.is_empty()) {
-            self.shared.settings.memory_limit_bytes = stats.bytes_limit;
+        if self.reports_node_memory {
+            if let Some(stats) = stats.as_ref().filter(|_| !self.exchange.tenures.is_empty()) {
+                self.totals.memory_limit_bytes.store(stats.bytes_limit, Ordering::Relaxed);
+            }
+            // A core that owns nothing knows no node.
+            self.shared.settings.memory_limit_bytes = self.totals.memory_limit_bytes.load(Ordering::Relaxed);
         }
         let shares = self.exchange.tenures.shares(self.now);
         let serves = self.exchange.table.is_complete() && self.exchange.tenures.do_all_serve(self.now);

@@ -16,7 +16,7 @@ use crate::engine::{Engine, Work};
 impl Engine {
     pub(super) fn count_in_flight(&mut self, key: PoolKey, bytes: usize) {
         let job = self.jobs.get_mut(key).expect("a job that walks");
-        (job.has_moved, job.is_moving, job.awaited_bytes) = (true, true, 1);
+        (job.has_moved, job.is_moving, job.vain_walks, job.awaited_bytes) = (true, true, 0, 1);
         job.in_flight_count += 1;
         job.in_flight_bytes += bytes;
     }
@@ -100,6 +100,7 @@ impl Engine {
         }
         let slot = job.slot;
         job.is_moving = std::mem::take(&mut job.has_moved);
+        job.vain_walks = if job.is_moving { 0 } else { job.vain_walks.saturating_add(1) };
         let must_walk_again = std::mem::take(&mut job.must_walk_again);
         let doomed = std::mem::take(&mut job.doomed);
         job.doomed_bytes = 0;

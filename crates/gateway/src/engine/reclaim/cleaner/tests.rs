@@ -138,6 +138,49 @@ fn what_a_doubtful_lock_wrote_is_moved() {
     }
 }
 
+/// A sealed stripe of a key's partition that holds this key alone, and looks full.
+fn stripe_of(engine: &mut Engine, key: &[u8]) -> StripeSlot {
+    let partition = engine.config.partition_of(engine.key_ref(key).slot);
+    let id = engine.take_stripe_ids(1);
+    let record = Record::object(key, b"value", Version::default());
+    let mut bytes = vec![0; record.encoded_bytes(id.epoch())];
+    record.encode(id, &mut bytes);
+    let mut stripe = Stripe::inherited(id, partition, members(), Box::from([bytes.len() as u32]));
+    stripe.open = Some(Box::new(OpenStripe::from_chunks(engine.config.shape, &[bytes], engine.config.chunk_bytes)));
+    (stripe.live_bytes, stripe.live_count) = (60_000, 1);
+    let slot = engine.stripes.insert(stripe);
+    let (named, location) = (engine.key_ref(key), engine.stripes.location(slot, 0, 0));
+    engine.index.insert(named.slot, named.tag(), location);
+    slot
+}
+
+/// Whoever holds the locks may be waiting for the memory that would be freed.
+#[test]
+fn what_is_locked_for_long_keeps_nothing_else_from_being_evicted() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+    engine.config.when_full = WhenFull::Evict;
+    let of = |partition| keys_in(&engine, PartitionId(partition)).take(2).collect::<Vec<_>>();
+    let (of_first, of_second) = (of(0), of(1));
+    let [oldest, old, young] = [&of_first[0], &of_second[0], &of_first[1]].map(String::as_bytes);
+    let stripes = [oldest, old, young].map(|key| stripe_of(&mut engine, key));
+    let locks = [oldest, old].map(|key| engine.locks.insert(engine.key_ref(key), LockPhase::Looking));
+    leave_room(&mut engine, 4);
+    let goes = |engine: &Engine| {
+        let is_sealed = |slot| engine.stripes.get(slot).is_some_and(|stripe| stripe.phase() == StripePhase::Sealed);
+        stripes.map(|slot| !is_sealed(slot))
+    };
+    for _ in 0..VAIN_WALKS_MAX {
+        pass(&mut engine);
+        assert_eq!(goes(&engine), [true, true, false], "they may be released soon");
+    }
+    (0..2).for_each(|_| pass(&mut engine));
+    assert_eq!(goes(&engine), [true; 3]);
+    locks.into_iter().for_each(|lock| engine.locks.remove(lock));
+    (0..2).for_each(|_| pass(&mut engine));
+    let is_young = |(_, job): (PoolKey, &Job)| job.slot == stripes[2];
+    assert!(engine.jobs.iter().all(is_young), "its tombstone is under way, and nothing waits for the locks");
+}
+
 /// There would be no room for it in an empty store.
 #[test]
 fn a_value_that_fits_nowhere_evicts_nothing() {

@@ -1,0 +1,32 @@
+//! Signals before a process listens to them: names are looked up, files read, and that may take long.
+//!
+//! Must not know: how a process ends that has begun.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_shutdown;
+
+/// As long as it is not over, the signals that end a process end it at once.
+pub struct Starting(Arc<AtomicBool>);
+
+impl Starting {
+    /// Only the first process of a container needs it: for that one a signal that it does not catch does not exist, and
+    /// whoever sent it would wait in vain.
+    pub fn begin() -> io::Result<Self> {
+        let starting = Starting(Arc::new(AtomicBool::new(true)));
+        if std::process::id() == 1 {
+            for signal in [SIGINT, SIGTERM] {
+                register_conditional_shutdown(signal, 0, Arc::clone(&starting.0))?;
+            }
+        }
+        Ok(starting)
+    }
+
+    /// Others listen to the signals.
+    pub fn end(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
