@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use shorttail_units::{CodeShape, NodeId};
 
+use crate::domains::room_of_domain;
 use crate::draw::{Draw, Urn};
 use crate::order::order_chunks;
 use crate::{Candidate, Domain, Name, Placement, chunks_of_domain_max};
@@ -52,11 +53,12 @@ pub fn choose<N: Name>(placement: Placement, candidates: &dyn Candidates<N>, wis
         return None;
     }
     let mut preference = preference(placement, candidates, wish);
-    let (mut members, passed) = take(&mut *preference, count, wish.shape.tolerance());
+    let domain_max = room_of_domain(wish.shape);
+    let (mut members, passed) = take(&mut *preference, count, domain_max);
     let mut stand_ins = Vec::new();
     if members.iter().any(|member| member.is_evaded) {
         let others = passed.into_iter().chain(preference).filter(|other| !other.is_evaded);
-        stand_ins = replace_evaded(&mut members, others.collect(), wish.shape.tolerance());
+        stand_ins = replace_evaded(&mut members, others.collect(), domain_max);
     }
     Some(Choice { members: order_chunks(members, wish), stand_ins })
 }
@@ -72,7 +74,7 @@ pub fn choose_replacement(
     let mut counts: BTreeMap<Domain, usize> = BTreeMap::new();
     others.iter().filter_map(|&(domain, _)| domain).for_each(|domain| *counts.entry(domain).or_default() += 1);
     let held = |one: &Candidate| one.domain.map_or(0, |domain| counts.get(&domain).copied().unwrap_or(0));
-    let least = candidates.iter().map(held).min()?.max(wish.shape.tolerance().saturating_sub(1));
+    let least = candidates.iter().map(held).min()?.max(room_of_domain(wish.shape) - 1);
     let mut able: Vec<Candidate> = candidates.iter().filter(|one| held(one) <= least).copied().collect();
     if matches!(placement, Placement::CodingSets { .. }) {
         let most = |set: &usize| others.iter().filter(|(_, other)| *other == Some(*set)).count();
@@ -141,17 +143,18 @@ fn draw_set<N: Name>(candidates: &dyn Candidates<N>, shape: CodeShape, draw: &mu
     let mut urn = Urn::new(candidates.set_count());
     let able = std::iter::from_fn(|| (urn.len() > 0).then(|| urn.take(draw.below(urn.len()))))
         .filter(|&set| candidates.set(set).len() >= shape.chunk_count());
-    let (mut least, mut drawn) = (usize::MAX, Vec::new());
+    let (aim, mut least, mut drawn) = (room_of_domain(shape), usize::MAX, Vec::new());
     for set in able {
-        let most = chunks_of_domain_max(candidates.set(set).iter().map(|&place| candidates.at(place).domain), shape);
+        let domains = candidates.set(set).iter().map(|&place| candidates.at(place).domain);
+        let most = chunks_of_domain_max(domains, shape).max(aim);
         if most < least {
             (least, drawn) = (most, Vec::new());
         }
         if most == least {
             drawn.push(set);
         }
-        // Fewer than may be lost are not aimed at.
-        if least == shape.tolerance() && drawn.len() == 2 {
+        // Fewer are not aimed at.
+        if least == aim && drawn.len() == 2 {
             break;
         }
     }

@@ -6,6 +6,12 @@ use std::collections::BTreeMap;
 
 use shorttail_units::CodeShape;
 
+/// How many chunks of a stripe a domain may take while others can take the rest: as many as may be lost. If none may
+/// be, one: the stripe ends with any of its nodes, whatever else fails with it, and who fails alone is no better.
+pub(crate) fn room_of_domain(shape: CodeShape) -> usize {
+    shape.tolerance().max(1)
+}
+
 /// How many chunks of a stripe the domain that takes most has to take, if its members lie on these nodes: one domain
 /// for each, none if it fails alone. At least as many as may be lost: fewer are not aimed at.
 pub fn chunks_of_domain_max<D: Ord>(nodes: impl IntoIterator<Item = Option<D>>, shape: CodeShape) -> usize {

@@ -2,8 +2,9 @@
 //!
 //! By rule ([`Placement`]) the least loaded nodes of all are taken, or those of one coding set, or nodes that are
 //! drawn. Whatever the rule: distinct nodes by construction, so a stripe loses at most one chunk with a node; at most
-//! as many in a failure domain as the code can lose, where that is possible, with coding sets within some set; and the
-//! order within the stripe turns from stripe to stripe, so that each node holds data and parity chunks alike.
+//! as many in a failure domain as the code can lose (one, if it can lose none), where that is possible, with coding
+//! sets within some set; and the order within the stripe turns from stripe to stripe, so that each node holds data and
+//! parity chunks alike.
 //!
 //! Nodes that are evaded (slow, say) are chosen like any other and then replaced. Who stands in is who did so least
 //! often: load says what a node holds, the redirection count what was put on it for the sake of others.

@@ -297,3 +297,67 @@ fn a_replacement_keeps_to_domain_and_set() {
     busy.iter_mut().filter(|node| node.node.0 >= 12).for_each(|node| node.is_evaded = true);
     assert_eq!(choose_replacement(Placement::LeastLoaded, &busy, &others, &wish(6, 1)), None, "better wait for them");
 }
+
+/// Thirty-nine nodes in four domains, and one that fails alone and holds most.
+fn one_alone() -> Vec<Candidate> {
+    let mut nodes = labelled(&format!("{}.", &"abcd".repeat(10)[..39]));
+    nodes[39].load = 99;
+    nodes
+}
+
+#[test]
+fn who_fails_alone_is_no_better_as_a_replacement_than_others() {
+    let nodes = one_alone();
+    // Each domain may take one more.
+    let others = [(None, None); 5];
+    for rule in [Placement::LeastLoaded, Placement::CodingSets { spare_count: 2 }] {
+        for turn in 0..40 {
+            let chosen = choose_replacement(rule, &nodes, &others, &wish(6, turn)).expect("enough");
+            assert_ne!(chosen, NodeId(39), "{rule}");
+        }
+    }
+    for rule in RULES {
+        let replace = |turn| choose_replacement(rule, &nodes, &others, &wish(6, turn)).expect("enough");
+        let alone = (0..400).filter(|&turn| replace(turn) == NodeId(39)).count();
+        assert!(alone < 40, "{rule}: {alone} of 400");
+    }
+}
+
+/// Such a stripe ends with any of its nodes.
+#[test]
+fn of_a_code_without_parity_who_fails_alone_holds_no_more_than_others() {
+    let code = shape("rs:3+0");
+    for rule in RULES {
+        let mut nodes = one_alone();
+        in_sets(&mut nodes, code, 2);
+        let list = List::new(nodes.clone());
+        let stripe = |turn| choose(rule, &list, &Wish { shape: code, turn, seed: turn }).expect("enough").members;
+        assert!((0..40).all(|turn| most_in_a_domain(&nodes, &stripe(turn)) == 1), "{rule}: while there are others");
+        let alone = (0..400).filter(|&turn| stripe(turn).contains(&NodeId(39))).count();
+        assert!(alone < 80, "{rule}: {alone} of 400");
+    }
+}
+
+#[test]
+fn of_a_code_without_parity_a_set_of_nodes_that_fail_alone_is_drawn_no_more_often() {
+    let code = shape("rs:3+0");
+    let mut nodes = labelled("abcabcabc...");
+    in_sets(&mut nodes, code, 0);
+    let list = List::new(nodes.clone());
+    let rule = Placement::CodingSets { spare_count: 0 };
+    let stripe = |turn| choose(rule, &list, &Wish { shape: code, turn, seed: turn }).expect("enough").members;
+    let alone = (0..400).filter(|&turn| stripe(turn).iter().any(|node| node.0 >= 9)).count();
+    assert!((50..200).contains(&alone), "{alone} of 400");
+}
+
+/// It had no room beside what was evaded.
+#[test]
+fn of_a_code_without_parity_whoever_has_a_domain_stands_in() {
+    let mut nodes = labelled("abcdef");
+    nodes[0].is_evaded = true;
+    nodes[1..3].iter_mut().for_each(|node| node.load = 1);
+    nodes[3..].iter_mut().for_each(|node| node.load = 2);
+    let wish = Wish { shape: shape("rs:3+0"), turn: 0, seed: 0 };
+    let choice = choose(Placement::LeastLoaded, &List::new(nodes), &wish).expect("enough");
+    assert_eq!((sorted(choice.members), choice.stand_ins), (vec![1, 2, 3], vec![NodeId(3)]));
+}
