@@ -110,7 +110,7 @@ impl Coordinator {
     }
 
     /// After it stood still itself, whoever was alive is given the time of silence anew, and for the dead that time
-    /// does not count: what they sent is still to be read.
+    /// does not count: what they sent is still to be read. Nor does it count as time in which owners told of losses.
     pub(crate) fn forgive_silence(&mut self, now: Now) {
         let is_late = |due_us: Option<u64>| due_us.is_some_and(|at_us| now.mono_us > at_us + STOOD_STILL_MS * 1000);
         // A look that is late is no reason by itself: nobody may have been late.
@@ -120,9 +120,12 @@ impl Coordinator {
         let stood_us = now.mono_us - self.now_us;
         let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
         dead.for_each(|node| node.presence.since_us += stood_us);
+        self.put_off_losses(stood_us);
         let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
         let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
-        members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = now.mono_us);
+        // Just before: nobody was heard, and those whose connections are found to have ended now may be all.
+        let forgiven_us = now.mono_us - 1;
+        members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = forgiven_us);
         self.gateways.values_mut().for_each(|gateway| gateway.reach.begin_anew(now));
     }
 }

@@ -111,6 +111,17 @@ impl Coordinator {
         }
     }
 
+    /// For so long no report was handled: owners have that much more time to tell of what was given up, and to meet
+    /// lives that are new to them.
+    pub(crate) fn put_off_losses(&mut self, stood_us: u64) {
+        for node in self.nodes.values_mut() {
+            node.given_up_us = node.given_up_us.map(|since_us| since_us + stood_us);
+            if !node.is_met {
+                node.since_us += stood_us;
+            }
+        }
+    }
+
     fn retire(&mut self, now: Now, id: u16) {
         self.note_given_up(now, id);
         let node = self.nodes.get_mut(&id).expect("a known node");

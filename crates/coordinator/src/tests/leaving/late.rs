@@ -1,4 +1,5 @@
-//! Scenarios: owners hear late of what was given up, as the metadata store was away, or they were.
+//! Scenarios: owners hear late of what was given up, or are heard late, as the metadata store was away, or they were,
+//! or the coordinator stood still.
 
 use super::*;
 
@@ -92,4 +93,41 @@ fn a_slow_save_makes_nobody_wait_for_longer_than_it_took() {
     assert_eq!(cluster.states(0..1), [Dead]);
     cluster.pass_telling(2_000, 1, &[], 0);
     assert_eq!(cluster.states(0..1), [Retired]);
+}
+
+/// What owners counted meanwhile is still to be read.
+#[test]
+fn the_time_for_which_the_coordinator_stood_still_is_not_time_in_which_owners_told() {
+    use NodeState::{Dead, Retired};
+    let mut cluster = Cluster::new(12);
+    cluster.counts(&[], 0);
+    (0..5).for_each(|id| cluster.die(id));
+    cluster.pass_telling(RETIRE_AFTER_MS - HEARTBEAT_MS, 5, &[], 0);
+    let there = cluster.nodes[5..].to_vec();
+    cluster.scene.pass_ms(HEARTBEAT_MS, &there);
+    assert_eq!(cluster.states(0..5), [Retired, Retired, Dead, Dead, Dead]);
+    // It goes on in between, but for less than they need.
+    for _ in 0..2 {
+        cluster.scene.now.mono_us += 2 * LOSS_TOLD_MS * 1000;
+        cluster.reports(11, 10, 1 << 20);
+        assert_eq!(cluster.states(0..5), [Retired, Retired, Dead, Dead, Dead]);
+        cluster.pass_telling(LOSS_TOLD_MS / 2 - HEARTBEAT_MS, 5, &[], 0);
+        assert_eq!(cluster.states(0..5), [Retired, Retired, Dead, Dead, Dead]);
+    }
+    cluster.pass_telling(2 * HEARTBEAT_MS, 5, &[], 0);
+    assert_eq!(cluster.states(0..5), [Retired, Retired, Retired, Retired, Dead], "nothing was lost with the first two");
+}
+
+/// An owner that reached a node reached the life before.
+#[test]
+fn what_an_owner_said_while_the_coordinator_stood_still_meets_nobody() {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    cluster.return_empty(0..2, 2);
+    cluster.scene.now.mono_us += 2 * LOSS_TOLD_MS * 1000;
+    cluster.reaches(0..9, 0);
+    cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 0);
+    assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+    cluster.reaches(0..9, 0);
+    cluster.remove(2, true).expect("they lack none");
 }

@@ -27,6 +27,26 @@ fn connections_that_end_together_move_nothing() {
     assert_eq!(stage.owners(), owners);
 }
 
+/// They gave up a coordinator that stood still, and it finds out one after the other.
+#[test]
+fn connections_that_ended_while_the_coordinator_stood_still_move_nothing() {
+    let (mut stage, ids) = of_three();
+    stage.pass_ms(2 * GATEWAY_RETURN_MS);
+    let owners = stage.owners();
+    stage.scene.now.mono_us += 10_000_000;
+    for &id in &ids {
+        stage.close(id);
+        assert_eq!(stage.owners(), owners);
+    }
+    for &id in &ids {
+        stage.return_of(id).expect("let in");
+        stage.serve();
+        assert_eq!(stage.owners(), owners);
+    }
+    stage.pass_ms(2 * GATEWAY_RETURN_SPREAD_MS);
+    assert_eq!(stage.owners(), owners);
+}
+
 /// Whoever is left is heard later.
 #[test]
 fn a_connection_that_ends_alone_is_a_death_soon() {
