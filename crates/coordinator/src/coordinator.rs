@@ -365,11 +365,15 @@ impl Coordinator {
         if self.rests() {
             return;
         }
-        let count = self.gateways.len();
-        self.forget_gateways(|_, gateway| {
+        let is_over = |gateway: &GatewayMember| {
             let deadline = gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS);
             !gateway.presence.is_alive() && deadline.is_some_and(|deadline| deadline <= now.mono_us)
-        });
+        };
+        // One that was told to end has done so, or says again that it is to.
+        let leaving = self.gateways.iter().filter(|(_, gateway)| gateway.status.leaves && is_over(gateway));
+        self.end_drains(&leaving.map(|(&id, _)| id).collect());
+        let count = self.gateways.len();
+        self.forget_gateways(|_, gateway| is_over(gateway));
         self.view_changed |= self.gateways.len() != count;
     }
 

@@ -28,7 +28,7 @@ pub struct Durable {
     pub tenures: BTreeMap<u32, DurableTenure>,
     /// Of nodes that were taken out, and of which nothing else needs to be known any more.
     pub removed: Numbers,
-    /// Gateways that are to own nothing.
+    /// Gateways that are to own nothing, also such as are forgotten: it is the same process whenever it comes.
     pub draining: BTreeSet<u16>,
     /// Partitions of which acknowledged writes may be gone, with how many nodes' memory; until that is acknowledged.
     pub lossy: BTreeMap<u16, u16>,

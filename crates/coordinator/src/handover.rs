@@ -31,7 +31,7 @@ use shorttail_wire::control::{NodeState, TenureState, Terms};
 use crate::coordinator::Coordinator;
 use crate::dealing::{Loose, deal, to_unite};
 use crate::durable::DurableTenure;
-use crate::limits::{FORGET_GATEWAY_AFTER_MS, PREPARE_MS_MAX, UNPROVEN_MS_MAX};
+use crate::limits::{PREPARE_MS_MAX, UNPROVEN_MS_MAX};
 use crate::members::{GatewayMember, NodeMember};
 
 /// Who follows the owner of a tenure with some of its partitions.
@@ -278,8 +278,7 @@ impl Coordinator {
         None
     }
 
-    /// Drops a plan that does not hold any more, and drains of gateways that are forgotten: until then one may come
-    /// back.
+    /// Drops a plan that does not hold any more.
     pub(crate) fn forget_hand_over(&mut self) {
         let holds = |plan: &HandOver| {
             let has_owner = plan.epochs.iter().all(|epoch| self.durable.tenures.contains_key(epoch));
@@ -287,14 +286,6 @@ impl Coordinator {
         };
         if self.tenures.hand_over.as_ref().is_some_and(|plan| !holds(plan)) {
             self.drop_plan();
-        }
-        // Longer than until others get what it owned: it is the same process whenever it comes.
-        let may_return = self.rests() || self.now_us < self.started_us + FORGET_GATEWAY_AFTER_MS * 1000;
-        let gateways = &self.gateways;
-        let known = self.durable.draining.len();
-        self.durable.draining.retain(|id| may_return || gateways.contains_key(id));
-        if self.durable.draining.len() != known {
-            self.persist();
         }
     }
 

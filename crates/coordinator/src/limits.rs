@@ -75,6 +75,9 @@ pub const REACH_TOLD_MS: u64 = 1_000;
 pub const FORGET_GATEWAY_AFTER_MS: u64 = 60_000;
 /// Gateways that are forgotten and may come back as the same process: as many as there may be.
 pub const GONE_GATEWAYS_MAX: usize = GATEWAY_COUNT_MAX;
+/// Gateways that are to own nothing: as many as there may be, and as many that are forgotten and may come back as the
+/// same process.
+pub const DRAINS_MAX: usize = 2 * GATEWAY_COUNT_MAX;
 /// Epochs that are left out where one is told that was never handed out: more than change owners between a backup and
 /// the day it is put back, and a small part of all.
 pub const EPOCHS_SKIPPED: u32 = 100_000;

@@ -263,6 +263,8 @@ impl Coordinator {
         // Should it be known, that waits for the store already, or is there: one that is slow is not given more to do.
         if registration.session.is_none() && self.gateway_of(registration.life).is_none() {
             self.durable.gateway_id_next = id.wrapping_add(1);
+            // Whoever had it before is gone for so long that all other numbers were given meanwhile.
+            self.durable.draining.remove(&id);
             self.persist();
         }
         self.await_gateways(now);
@@ -279,9 +281,12 @@ impl Coordinator {
         let (mut status, recent, reach) = remembered.unwrap_or_default();
         let mut counted_before = known.map(|known| known.counted_before.clone()).unwrap_or_default();
         let (since_us, untold_losses) = known.map_or((now.mono_us, 0), |known| (known.since_us, known.untold_losses));
-        self.forget_gateways(|other, gateway| {
+        let is_replaced = |other: u16, gateway: &GatewayMember| {
             other != id && !gateway.presence.is_alive() && is_in_place_of(&registration, &gateway.registration)
-        });
+        };
+        let replaced = self.gateways.iter().filter(|(other, gateway)| is_replaced(**other, gateway));
+        self.end_drains(&replaced.map(|(&other, _)| other).collect());
+        self.forget_gateways(is_replaced);
         self.make_room_beside(id);
         if let Some(counted) = self.gone.take(registration.life) {
             (status.totals, counted_before) = (counted.totals, counted.nodes);
@@ -314,18 +319,15 @@ impl Coordinator {
         self.mark_view_changed();
     }
 
-    /// The dead are kept for as long as there is room: those go first that are dead for longest. Whose drain would end
-    /// with it stays, if others can go. What it owns keeps its number.
+    /// The dead are kept for as long as there is room: those go first that are dead for longest. What it owns keeps its
+    /// number, and it goes on to be drained.
     fn make_room_beside(&mut self, id: u16) {
         let others = self.gateways.iter().filter(|(other, _)| **other != id);
         let dead = others.clone().filter(|(_, gateway)| !gateway.presence.is_alive());
-        let order = |other: u16, gateway: &GatewayMember| {
-            (self.durable.draining.contains(&other), gateway.presence.since_us, other)
-        };
-        let mut dead: Vec<_> = dead.map(|(&other, gateway)| order(other, gateway)).collect();
+        let mut dead: Vec<_> = dead.map(|(&other, gateway)| (gateway.presence.since_us, other)).collect();
         dead.sort_unstable();
         let over_count = (others.count() + 1).saturating_sub(GATEWAY_COUNT_MAX);
-        let over: BTreeSet<u16> = dead.into_iter().take(over_count).map(|(.., other)| other).collect();
+        let over: BTreeSet<u16> = dead.into_iter().take(over_count).map(|(_, other)| other).collect();
         self.forget_gateways(|other, _| over.contains(&other));
     }
 

@@ -24,10 +24,10 @@ use shorttail_wire::control::{FromCoordinator, NodeState, Standing, TenureEntry,
 
 use crate::coordinator::{ConnectionId, Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
-use crate::durable::{DurableTenure, DurableVoter};
+use crate::durable::{Durable, DurableTenure, DurableVoter};
 use crate::handover::HandOver;
 use crate::limits::{
-    ENDED_TOGETHER_MS, GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS,
+    DRAINS_MAX, ENDED_TOGETHER_MS, GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS,
     UNPROVEN_MS_MAX,
 };
 use crate::losses;
@@ -154,6 +154,7 @@ impl Coordinator {
             ));
         }
         if self.durable.draining.insert(id) {
+            self.make_room_for_drain();
             self.spare_heir(id);
             self.persist();
             self.mark_view_changed();
@@ -167,6 +168,26 @@ impl Coordinator {
         let leaves = self.gateways.get(&id).is_some_and(|member| member.status.leaves);
         if leaves && !self.rests() && !self.durable.draining.contains(&id) {
             let _ = self.drain_gateway(id, false);
+        }
+    }
+
+    /// A gateway that is forgotten may come back, however late: its drain stays, as far as there is room. Of too many
+    /// those go first whose number was given first.
+    fn make_room_for_drain(&mut self) {
+        let Durable { draining, gateway_id_next, .. } = &mut self.durable;
+        let gone = draining.iter().filter(|id| !self.gateways.contains_key(id));
+        let first = gone.min_by_key(|id| id.wrapping_sub(*gateway_id_next)).copied();
+        if let Some(first) = first.filter(|_| draining.len() > DRAINS_MAX) {
+            draining.remove(&first);
+        }
+    }
+
+    /// The processes of these gateways are over: a later one has another number.
+    pub(crate) fn end_drains(&mut self, ids: &BTreeSet<u16>) {
+        let count = self.durable.draining.len();
+        self.durable.draining.retain(|id| !ids.contains(id));
+        if self.durable.draining.len() != count {
+            self.persist();
         }
     }
 

@@ -6,6 +6,7 @@ use shorttail_units::Epoch;
 
 use super::*;
 
+mod drains;
 mod losses;
 mod restored;
 mod returning;
@@ -284,6 +285,13 @@ impl Stage {
         self.scene.order(id, Wanted::DrainGateway { cancel })
     }
 
+    /// A gateway says that its process is told to end.
+    fn tells_to_leave(&mut self, id: u16) {
+        let connection = self.gateways[&id].connection;
+        let status = GatewayStatus { leaves: true, ..self.scene.coordinator.gateways[&id].status.clone() };
+        self.scene.report(connection, status);
+    }
+
     pub fn lets_go(&self, id: u16) -> Vec<u32> {
         let terms = self.terms_last(id).unwrap_or_default();
         terms.iter().filter(|terms| terms.lets_go).map(|terms| terms.epoch.0).collect()
@@ -400,20 +408,15 @@ fn a_gateway_whose_process_is_told_to_end_is_drained_if_others_may_own_what_it_h
     let mut stage = Stage::new(2, 8);
     let (old, new) = (stage.join(), stage.join());
     stage.serve();
-    let leaves = |stage: &mut Stage, id: u16| {
-        let connection = stage.gateways[&id].connection;
-        let status = GatewayStatus { leaves: true, ..stage.scene.coordinator.gateways[&id].status.clone() };
-        stage.scene.report(connection, status);
-    };
     stage.scene.outputs.clear();
-    leaves(&mut stage, old);
+    stage.tells_to_leave(old);
     assert_eq!((told_to_drain(&stage), stage.to_come(new)), (vec![old], vec![3]));
     stage.prepare();
     stage.lets_go_of(1);
     stage.serve();
     assert_eq!(stage.loads(), [(new, 8)].into());
     stage.scene.outputs.clear();
-    leaves(&mut stage, new);
+    stage.tells_to_leave(new);
     assert_eq!(stage.loads(), [(new, 8)].into(), "nobody else may: it lets go by itself");
     assert!(stage.scene.persisted.draining.contains(&old) && !stage.scene.persisted.draining.contains(&new));
 }
@@ -583,56 +586,6 @@ fn a_plan_without_its_heir_is_made_anew() {
     stage.serve();
     stage.pass_ms(SETTLED_MS);
     assert_eq!((stage.lets_go(old), stage.to_come(third).len()), (vec![], 1));
-}
-
-#[test]
-fn a_drain_outlives_the_coordinator_and_ends_with_the_gateway() {
-    let (stage, old, new) = planned();
-    let mut stage = stage.restart();
-    stage.return_of(old).expect("let in");
-    stage.return_of(new).expect("let in");
-    stage.serve();
-    assert_eq!(stage.to_come(new), [4], "an epoch that was meant for another plan is not used");
-    stage.close(old);
-    stage.return_of(old).expect("let in");
-    assert!(stage.scene.persisted.draining.contains(&old), "it may come back");
-    stage.die(old);
-    stage.pass_ms(FORGET_GATEWAY_AFTER_MS + 100);
-    assert!(stage.scene.persisted.draining.is_empty());
-}
-
-/// Its machine stood still together with that of the coordinator, say.
-#[test]
-fn a_drain_outlives_the_coordinator_however_late_the_gateway_comes() {
-    for (away_ms, is_drained) in [(FORGET_GATEWAY_AFTER_MS - 1_000, true), (FORGET_GATEWAY_AFTER_MS + 1_000, false)] {
-        let (stage, old, new) = planned();
-        let mut stage = stage.restart();
-        stage.silence(old, true);
-        stage.return_of(new).expect("let in");
-        stage.serve();
-        stage.pass_ms(away_ms);
-        assert_eq!((stage.loads(), stage.scene.persisted.draining.contains(&old)), ([(new, 8)].into(), is_drained));
-        stage.return_of(old).expect("let in");
-        stage.silence(old, false);
-        stage.serve();
-        stage.pass_ms(2 * SETTLED_MS);
-        assert_eq!(stage.to_come(old).is_empty(), is_drained, "{away_ms}");
-    }
-}
-
-/// The process is the same, and so is what the operator wants of it.
-#[test]
-fn a_drained_gateway_that_comes_back_owns_nothing() {
-    let mut stage = Stage::new(2, 4);
-    let (drained, other) = (stage.join(), stage.join());
-    stage.serve();
-    stage.drain(drained);
-    stage.close(drained);
-    stage.return_of(drained).expect("let in");
-    stage.serve();
-    stage.pass_ms(2 * SETTLED_MS);
-    assert_eq!(stage.loads(), [(other, 4)].into());
-    assert_eq!(stage.to_come(drained), [], "nor is anything to come");
 }
 
 /// A state from an older backup: the gateway has a tenure that the state knows nothing of.
