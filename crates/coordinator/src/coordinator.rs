@@ -97,7 +97,11 @@ pub struct Coordinator {
     /// Monotonic microseconds of its start, later by the time for which nothing could be saved, and of the last input.
     pub(crate) started_us: u64,
     pub(crate) now_us: u64,
+    /// But for what is to be saved, which is copied only when it leaves.
     outputs: VecDeque<Output>,
+    /// What is to be saved leaves behind so many of these, if something is.
+    saves_behind: Option<usize>,
+    copy_count: u64,
     /// Connections whose `Close` is among them: whoever is there is not heard any more.
     closing: BTreeSet<ConnectionId>,
     /// When members were told last what had changed.
@@ -111,7 +115,7 @@ pub struct Coordinator {
     view_number: u64,
     view_changed: bool,
     pub(crate) looks: Looks,
-    /// The last epoch of a `Persist` that was put out: what `invariant_epoch_persisted` holds against.
+    /// The last epoch that was to be saved: what `invariant_epoch_persisted` holds against.
     epoch_persisted: u32,
 }
 
@@ -163,6 +167,8 @@ impl Coordinator {
             started_us: now.mono_us,
             now_us: now.mono_us,
             outputs: VecDeque::new(),
+            saves_behind: None,
+            copy_count: 0,
             closing: BTreeSet::new(),
             told_us: now.mono_us,
             is_held: false,
@@ -239,19 +245,35 @@ impl Coordinator {
 
     /// When all else is out, members are told what changed: once of many that came or went at once.
     pub fn poll_output(&mut self) -> Option<Output> {
+        if self.saves_behind == Some(0) {
+            self.saves_behind = None;
+            return Some(Output::Persist(self.copy_durable()));
+        }
         if self.outputs.is_empty() {
             self.tell();
         }
         let output = self.outputs.pop_front();
+        self.saves_behind = self.saves_behind.map(|count| count - 1);
         if let Some(Output::Close { connection }) = &output {
             self.closing.remove(connection);
         }
         output
     }
 
+    /// It is long in a large cluster, and changes with each of many that come at once.
+    fn copy_durable(&mut self) -> Durable {
+        self.copy_count += 1;
+        self.durable.clone()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn copy_count(&self) -> u64 {
+        self.copy_count
+    }
+
     /// Whether something waits to be saved.
     pub(crate) fn is_to_save(&self) -> bool {
-        self.outputs.iter().any(|output| matches!(output, Output::Persist(_)))
+        self.saves_behind.is_some()
     }
 
     fn handle_message(&mut self, now: Now, connection: ConnectionId, message: ToCoordinator) {
@@ -392,14 +414,8 @@ impl Coordinator {
 
     pub(crate) fn persist(&mut self) {
         self.epoch_persisted = self.durable.epoch;
-        let durable = self.durable.clone();
-        // What follows one that waits may as well rest on more; but none before it, or an older one would be saved
-        // last.
-        let mut waiting = self.outputs.iter_mut().rev();
-        match waiting.find_map(|output| if let Output::Persist(it) = output { Some(it) } else { None }) {
-            Some(waiting) => *waiting = durable,
-            None => self.outputs.push_back(Output::Persist(durable)),
-        }
+        // What follows one that waits may as well rest on more, but not leave before it.
+        self.saves_behind.get_or_insert(self.outputs.len());
     }
 
     pub(crate) fn put_out(&mut self, output: Output) {

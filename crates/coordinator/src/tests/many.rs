@@ -59,6 +59,47 @@ fn terms_of_very_many_tenures_and_nodes_are_told() {
     }
 }
 
+/// As when power is back: each changes the state, which is as long as they are many, and it is copied once.
+#[test]
+fn what_is_saved_of_many_that_come_at_once_is_copied_once() {
+    let mut durable = large();
+    durable.tenures.clear();
+    let mut coordinator = Coordinator::new(Now::default(), settings(), durable);
+    for id in 0..NODE_COUNT_MAX as u16 {
+        let message = ToCoordinator::RegisterNode(node(1 << 61, Some(id)));
+        coordinator.handle(Now::default(), Input::Message { connection: ConnectionId(10 + u64::from(id)), message });
+    }
+    assert_eq!(coordinator.copy_count(), 0, "nobody takes it yet");
+    let Some(Output::Persist(saved)) = coordinator.poll_output() else { panic!("it is saved first") };
+    assert!(saved.nodes.values().all(|node| node.incarnation == 1 << 61), "as the last of them left it");
+    while coordinator.poll_output().is_some() {}
+    assert_eq!(coordinator.copy_count(), 1);
+}
+
+/// Nothing that rests on it leaves before, and nothing that came before waits for it.
+#[test]
+fn what_is_saved_keeps_its_place_among_what_is_told() {
+    let mut coordinator = Coordinator::new(Now::default(), settings(), Durable::new(CLUSTER.0));
+    let tell = |coordinator: &mut Coordinator, connection: u64, message| {
+        coordinator.handle(Now::default(), Input::Message { connection: ConnectionId(connection), message });
+    };
+    tell(&mut coordinator, 1, ToCoordinator::ReadStatus);
+    tell(&mut coordinator, 2, ToCoordinator::RegisterNode(node(1, Some(0))));
+    tell(&mut coordinator, 3, ToCoordinator::ReadStatus);
+    tell(&mut coordinator, 4, ToCoordinator::RegisterNode(node(1, Some(1))));
+    let mut place = || match coordinator.poll_output() {
+        Some(Output::Persist(durable)) => (0, durable.nodes.len()),
+        Some(Output::Send { connection, .. }) => (connection.0, 0),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([place(), place(), place(), place(), place()], [(1, 0), (0, 2), (2, 0), (3, 0), (4, 0)]);
+    // One that left already is as it was.
+    tell(&mut coordinator, 5, ToCoordinator::RegisterNode(node(1, Some(2))));
+    assert!(coordinator.is_to_save());
+    assert!(matches!(coordinator.poll_output(), Some(Output::Persist(durable)) if durable.nodes.len() == 3));
+    assert!(!coordinator.is_to_save());
+}
+
 /// As when a rack gets its power back: what changed is told once, not once for each.
 #[test]
 fn members_who_come_and_leave_at_once_are_told_of_all_of_them_in_one_view() {
