@@ -259,7 +259,7 @@ impl Engine {
         let Some(domain) = enters.filter(|_| enters != leaves) else { return true };
         let held = |domain| members.iter().filter(|&&node| self.domains.domain_of(node) == Some(domain)).count();
         let before = leaves.map_or(0, held);
-        held(domain) < shape.tolerance().max(before)
+        held(domain) < shape.tolerance().max(before).max(1)
     }
 
     /// What a chunk of a sealed stripe takes on its node.
@@ -298,6 +298,19 @@ fn mean_of(group: &Group) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::state::testing::engine_of_ready_nodes;
+
+    /// As nothing of a stripe may be lost, whoever fails with others is no worse than who fails alone.
+    #[test]
+    fn of_a_code_without_parity_chunks_go_to_any_domain_that_has_none() {
+        let shape = CodeShape::reed_solomon(3, 0).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 5);
+        engine.handle_domain(NodeId(1), "a");
+        engine.handle_domain(NodeId(3), "a");
+        engine.handle_domain(NodeId(4), "b");
+        let is_no_worse = |to| engine.is_no_worse(&[0, 1, 2].map(NodeId), NodeId(0), NodeId(to), shape);
+        assert_eq!([3, 4].map(is_no_worse), [false, true]);
+    }
 
     #[test]
     fn only_a_node_that_stays_off_the_mean_counts() {
