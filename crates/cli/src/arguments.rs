@@ -112,6 +112,13 @@ pub enum Verb {
     Memcached,
 }
 
+impl Verb {
+    /// Does it run until it is told to end?
+    pub fn is_role(&self) -> bool {
+        matches!(self, Verb::Up(_) | Verb::Node(_) | Verb::Gateway(_) | Verb::Coordinator(_))
+    }
+}
+
 const UP_EXAMPLES: &str = "\
 Examples:
   shorttail up

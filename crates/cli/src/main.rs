@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     if let Some(flags) = memcached::flags_of(&arguments) {
         return memcached::run(flags);
     }
-    let starting = Starting::begin();
+    let starting = Starting::begin(&arguments);
     let cli = parse(arguments);
     logging::start(cli.log.unwrap_or_default());
     match starting.context("cannot watch for signals").map_err(Failure::from).and_then(|it| run(cli.verb, cli.log, &it))
@@ -61,6 +61,9 @@ fn parse(arguments: Vec<OsString>) -> Cli {
 }
 
 fn run(verb: Verb, log: Option<LogLevel>, starting: &Starting) -> Result<(), Failure> {
+    if !verb.is_role() {
+        starting.end();
+    }
     match verb {
         Verb::Up(command) => up::run(command, log, starting),
         Verb::Node(command) => roles::node(command, log),

@@ -83,6 +83,9 @@ pub struct Exchange {
     pub sends_redis_clients: bool,
     /// Engines that are over, to be looked through for replies a last time.
     over: Vec<Engine>,
+    /// Those that were. With millions of keys it takes milliseconds to give their memory back, so it waits until others
+    /// have heard that they are over.
+    spent: Vec<Engine>,
     neighbours: Neighbours,
     waiting: Waiting,
     /// Lanes of which some wait for an owner that answers less than it is to be asked; since when.
@@ -126,6 +129,7 @@ impl Exchange {
             told: Arc::new(told),
             sends_redis_clients: false,
             over: Vec::new(),
+            spent: Vec::new(),
             neighbours: Neighbours::new(own.identity),
             waiting: Waiting::new(waiting),
             behind: BTreeMap::new(),
@@ -489,7 +493,8 @@ impl Exchange {
             }
         };
         self.tenures.iter_mut().for_each(|tenure| take_all(&mut tenure.engine));
-        self.over.drain(..).for_each(|mut engine| take_all(&mut engine));
+        self.over.iter_mut().for_each(&mut take_all);
+        self.spent.append(&mut self.over);
         replies.drain(..).for_each(|(token, reply)| self.answer(token, Some(reply)));
         self.replies = replies;
     }
@@ -595,6 +600,7 @@ impl Exchange {
 
     /// What is due now and then.
     pub fn housekeep(&mut self, now: Now, registry: &Registry) {
+        self.spent.clear();
         let held = self.followers.take_expired(now.mono_us);
         for waiter in self.waiting.take_expired(now.mono_us).into_iter().chain(held) {
             self.refuse(&waiter, StoreError::NotOwner);

@@ -123,6 +123,11 @@ impl Job {
         self.is_moving && !self.is_parked
     }
 
+    /// It came to what is not locked, and there is no place for so many bytes.
+    fn wait_for_place(&mut self, bytes: usize) {
+        (self.awaited_bytes, self.vain_walks) = (bytes, 0);
+    }
+
     /// It waits for locks, whose holders may wait for memory: others are begun meanwhile.
     fn is_stuck(&self) -> bool {
         self.vain_walks >= VAIN_WALKS_MAX
@@ -227,7 +232,7 @@ impl Engine {
     fn relieve(&mut self) {
         let may_evict =
             self.is_cramped_for_long() && self.config.when_full == WhenFull::Evict && self.too_few_nodes().is_ok();
-        let evicting = self.jobs.iter().filter(|(_, job)| job.mode == Mode::Evict && !job.is_parked);
+        let evicting = self.jobs.iter().filter(|(_, job)| job.mode == Mode::Evict && !job.is_parked && !job.is_stuck());
         let (count, moving) =
             evicting.fold((0, 0), |(all, moving), (_, job)| (all + 1, moving + usize::from(job.is_moving)));
         if !may_evict || moving > 0 || count >= JOBS_MAX || self.jobs.len() >= JOBS_ALL_MAX {
@@ -540,7 +545,8 @@ impl Engine {
         let partition = self.jobs.get(key).expect("a job that walks").partition;
         let Some(urgency) = self.urgency_of_job(key) else { return Step::Wait };
         if self.append_record(partition, record, purpose, urgency).is_err() {
-            self.jobs.get_mut(key).expect("a job that walks").awaited_bytes = record.encoded_bytes(self.config.epoch);
+            let epoch = self.config.epoch;
+            self.jobs.get_mut(key).expect("a job that walks").wait_for_place(record.encoded_bytes(epoch));
             return Step::Wait;
         }
         self.count_in_flight(key, length);
@@ -566,7 +572,7 @@ impl Engine {
                 if urgency.is_some() {
                     let tombstone = Record::object(record.key, &[0; size_of::<StripeId>()], version);
                     let job = self.jobs.get_mut(key).expect("a job that walks");
-                    job.awaited_bytes = tombstone.encoded_bytes(self.config.epoch);
+                    job.wait_for_place(tombstone.encoded_bytes(self.config.epoch));
                 }
                 return Step::Wait;
             };

@@ -26,6 +26,8 @@ pub(super) struct Sight {
     code: Code,
     /// Every node is there and nothing is lost.
     is_all_there: bool,
+    /// Stripes whose jobs wait for locks.
+    stuck: SmallVec<[StripeSlot; 4]>,
 }
 
 /// Where the stripes of partitions begin that can be read, as of some time ago.
@@ -39,7 +41,7 @@ pub struct PassedOver {
 impl Engine {
     pub(super) fn sight(&mut self) -> Sight {
         let is_all_there = !self.repair.lacks_any() && self.nodes.iter().all(|node| self.nodes.is_reachable(node.id));
-        Sight { code: self.codes.get(self.config.shape), is_all_there }
+        Sight { code: self.codes.get(self.config.shape), is_all_there, stuck: self.stripes_stuck().collect() }
     }
 
     /// Can all of a packed stripe be read that it holds, or is nothing in it needed?
@@ -80,14 +82,17 @@ impl Engine {
             // They may be readable by now.
             self.passed_over = PassedOver { until_us: self.now.mono_us + JOB_RETRY_US, next: BTreeMap::new() };
         }
-        let stuck: SmallVec<[StripeSlot; 4]> = self.stripes_stuck().collect();
         let from = self.passed_over.next.get(&partition).copied().unwrap_or_default();
-        let mut next = from;
+        let (mut next, mut are_unreadable) = (from, true);
         let mut looked_at = self.stripes.by_age_from(partition, from).take(SHARE_LOOKS_MAX);
         let found = looked_at.find(|&(id, slot)| {
-            let is_found = self.can_be_emptied(sight, self.stripes.at(slot)) && !stuck.contains(&slot);
-            next = if is_found { id } else { id.plus(1) };
-            is_found
+            let can_be_emptied = self.can_be_emptied(sight, self.stripes.at(slot));
+            // What is stuck may go on in a moment.
+            if are_unreadable {
+                next = if can_be_emptied { id } else { id.plus(1) };
+            }
+            are_unreadable &= !can_be_emptied;
+            can_be_emptied && !sight.stuck.contains(&slot)
         });
         if next != from {
             self.passed_over.next.insert(partition, next);

@@ -35,8 +35,8 @@ use super::losing::Walk;
 use super::queue::{Reparable, StripeFacts};
 use super::rate::Rate;
 use crate::engine::limits::{
-    LEVEL_LOOK_US, MOVE_LOOKS_MAX, REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
-    USE_AGAIN_US,
+    LEFT_LOOK_PART, LEVEL_LOOK_US, LOOKS_PER_US, MOVE_LOOKS_MAX, REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX,
+    REPAIR_REST_US, REPAIR_SLOW_US, USE_AGAIN_US,
 };
 use crate::engine::sessions::nodes::{Node, NodePhase};
 use crate::engine::{Engine, Phase, What};
@@ -272,7 +272,10 @@ impl Engine {
         self.leave_draining();
         self.note_slow();
         if self.now.mono_us >= self.moves.left_due_us {
-            self.moves.left_due_us = self.now.mono_us + LEVEL_LOOK_US;
+            // Clients wait meanwhile. Of a node that is away nothing changes that anybody waits for.
+            let walked_us = self.stripes.len() as u64 / LOOKS_PER_US;
+            let rest_us = if self.moves.draining.is_empty() { walked_us * LEFT_LOOK_PART } else { 0 };
+            self.moves.left_due_us = self.now.mono_us + LEVEL_LOOK_US.max(rest_us);
             self.count_left();
         }
         let is_due = self.now.mono_us >= self.moves.due_us || self.moves.is_amid_drain();

@@ -288,6 +288,11 @@ pub const LEVEL_END_CHUNKS: u64 = 2;
 pub const LEVEL_LOOK_US: u64 = 2 * USAGE_US;
 pub const LEVEL_REST_US: u64 = 10 * USAGE_US;
 
+/// Stripes that an owner goes over in a microsecond, as it does to count what nodes that are away hold; and the part of
+/// its time that this may take.
+pub const LOOKS_PER_US: u64 = 8;
+pub const LEFT_LOOK_PART: u64 = 1000;
+
 /// Microseconds for which it was told that a node is needed which drains and was told to be empty, before it is used
 /// again. The coordinator may be taking it out: it goes by what was told up to 1.5 s ago, which may be half a second
 /// older. The rest is for saving that.

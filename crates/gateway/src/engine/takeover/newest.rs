@@ -89,6 +89,9 @@ impl NewestRecords {
     /// Gives some tables back. With millions of keys clients would wait for tens of milliseconds for all of them.
     pub fn shrink(&mut self) {
         self.tables.truncate(self.tables.len().saturating_sub(TABLES_SHRUNK));
+        if self.tables.is_empty() {
+            self.tables = Vec::new();
+        }
     }
 
     pub fn retain(&mut self, mut is_kept: impl FnMut(&mut Newest) -> bool) {

@@ -41,6 +41,14 @@ impl Engine {
         self.verify_some_doubtful();
     }
 
+    /// The index names none of what was to be compared any more.
+    pub(in crate::engine) fn verify_all_doubtful(&mut self) {
+        self.verify_doubtful();
+        while self.doubtful.due_count > 0 {
+            self.verify_some_doubtful();
+        }
+    }
+
     pub(in crate::engine) fn verify_some_doubtful(&mut self) {
         for _ in 0..COMPARED_MAX {
             let Some(lock) = self.doubtful.take_due() else { return };
@@ -75,5 +83,16 @@ mod tests {
         };
         let left = [false, true, false, false, false].map(&mut left_after);
         assert_eq!(left, [2 * COMPARED_MAX + 1, COMPARED_MAX + 1, 1, 0, 0]);
+    }
+
+    /// Whoever stores one of the keys after the flush would be refused.
+    #[test]
+    fn after_a_flush_nothing_is_left_to_be_compared() {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+        let lock = PoolKey::from_raw(u64::MAX);
+        (0..2 * COMPARED_MAX).for_each(|_| engine.doubtful.keep(lock));
+        let floor = engine.take_version();
+        engine.apply_floor(floor);
+        assert_eq!(engine.doubtful.locks.len(), 0);
     }
 }

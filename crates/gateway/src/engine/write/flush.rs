@@ -357,7 +357,7 @@ impl Engine {
         self.end_outlived(partitions);
         self.end_what_was_flushed(partitions);
         // What could not be compared is gone.
-        self.verify_doubtful();
+        self.verify_all_doubtful();
         self.let_rounds_begin();
     }
 

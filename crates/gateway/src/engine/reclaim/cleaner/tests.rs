@@ -175,6 +175,9 @@ fn what_is_locked_for_long_keeps_nothing_else_from_being_evicted() {
     }
     (0..2).for_each(|_| pass(&mut engine));
     assert_eq!(goes(&engine), [true; 3]);
+    let sight = engine.sight();
+    let [first, _] = [0, 1].map(|at| engine.oldest_in_sight(&sight, PartitionId(at)).map(|(_, slot)| slot));
+    assert_eq!(first, Some(stripes[2]), "the older one is passed over");
     locks.into_iter().for_each(|lock| engine.locks.remove(lock));
     (0..2).for_each(|_| pass(&mut engine));
     let is_young = |(_, job): (PoolKey, &Job)| job.slot == stripes[2];
