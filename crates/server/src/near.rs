@@ -172,10 +172,11 @@ impl<M: Send + 'static> Drop for Opened<M> {
     fn drop(&mut self) {
         let Some((memory, file)) = self.0.take() else { return };
         let close = move || {
-            // To unmap it takes a lock of the process that its other threads may want, which a thread of the lowest
-            // class might keep for as long as others have the processor. To give the pages back takes long, and none.
+            // To unmap it takes a lock of the process that its other threads may want. To give the pages back takes
+            // long, and none; but not as long as in the lowest class: a process that is killed meanwhile keeps its
+            // sockets until it is done.
             drop(memory);
-            scheduling::yield_to_everything();
+            scheduling::yield_to_most();
             drop(file);
         };
         // Where there is no thread to be had, the memory is closed with what it should have done.

@@ -59,6 +59,15 @@ pub fn yield_to_everything() {
     IS_LOWEST.set(outcome == 0);
 }
 
+/// A tenth of what an ordinary thread gets that competes with it.
+const NICE: i32 = 10;
+
+/// The calling thread gets little where others want the processor, and never nothing. Where that is not to be had it is
+/// as any other.
+pub fn yield_to_most() {
+    let _ = rustix::process::setpriority_process(None, NICE);
+}
+
 /// The calling thread uses half of the processors that it may use, the last ones, and at least one. A thread that wakes
 /// up looks for a processor that is idle before it takes one from whoever is in a lower class, which costs it some
 /// microseconds each time, and what it had in the caches.

@@ -31,6 +31,10 @@ pub(super) struct Excluded {
 }
 
 impl Excluded {
+    pub fn of(chunks: ChunkSet) -> Self {
+        Excluded { all: chunks, ..Excluded::default() }
+    }
+
     /// None is to be asked again.
     pub fn for_good(chunks: ChunkSet) -> Self {
         Excluded { all: chunks, failed: chunks, again_count: 0 }

@@ -34,7 +34,7 @@ pub struct PieceFetch {
     pub(super) wanted: Wanted,
     code: Code,
     pieces: ChunkSet,
-    /// Chunks that gave nothing.
+    /// Chunks that gave nothing, or are known to be lost.
     pub(super) excluded: Excluded,
     /// Chunks that are asked and late.
     given_up: ChunkSet,
@@ -112,13 +112,14 @@ impl Engine {
     /// Reads these pieces of a stripe.
     pub(in crate::engine) fn start_pieces(&mut self, wanted: Wanted, pieces: ChunkSet) {
         let policy = *self.policy(wanted.partition);
-        let mut direct = pieces;
+        let lost = self.repair.avoided_by_reads(wanted.stripe, wanted.shape);
+        let mut direct = pieces - lost;
         let (mut given_up, mut late) = (ChunkSet::EMPTY, ChunkSet::EMPTY);
-        for piece in pieces.iter() {
-            self.hedging.budget.earn();
+        pieces.iter().for_each(|_| self.hedging.budget.earn());
+        for piece in direct.iter() {
             let of_piece = Wanted { data_index: piece, ..wanted.clone() };
             let node = wanted.members[piece];
-            if self.goes_round(&of_piece) {
+            if self.goes_round(&of_piece, lost) {
                 match self.nodes.is_ready(node) && policy.read_sidestep && self.takes_probe(node) {
                     true => given_up.insert(piece),
                     false => direct.remove(piece),
@@ -133,7 +134,7 @@ impl Engine {
             code: self.codes.get(wanted.shape),
             wanted,
             pieces,
-            excluded: Excluded::default(),
+            excluded: Excluded::of(lost),
             given_up,
             asked: SmallVec::new(),
             parts: Vec::with_capacity(pieces.len()),
@@ -432,5 +433,38 @@ impl Engine {
             fetch.is_hedged = true;
             self.go_on(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, Epoch, NodeId, OpNumber, PartitionId, StripeId};
+
+    use super::*;
+    use crate::engine::read::fetch::Extent;
+    use crate::engine::state::testing::engine_of_ready_nodes;
+
+    /// Else every read would ask, and hear that there is nothing, until all that a node lost is rebuilt.
+    #[test]
+    fn what_is_known_to_be_lost_is_not_asked() {
+        let shape = CodeShape::reed_solomon(4, 2).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 6);
+        let stripe = StripeId::new(Epoch(1), 7);
+        [0, 4].into_iter().for_each(|chunk| engine.repair.mark(stripe, chunk, shape));
+        let wanted = Wanted {
+            stripe,
+            shape,
+            partition: PartitionId(0),
+            members: (0..6).map(NodeId).collect(),
+            data_index: 0,
+            chunk_bytes: 1_000,
+            offset: 0,
+            extent: Extent::Bytes(1_000),
+            op: OpNumber(0),
+            purpose: FetchPurpose::Piece { read: PoolKey::from_raw(1), number: 0 },
+        };
+        engine.start_pieces(wanted, ChunkSet::first(4));
+        let (_, fetch) = engine.piece_fetches.iter().next().expect("it waits");
+        assert_eq!(fetch.outstanding(), [1, 2, 3, 5].into_iter().collect());
     }
 }

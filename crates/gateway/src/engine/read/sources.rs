@@ -58,13 +58,13 @@ impl Engine {
     }
 
     /// Had a read better go round the holder at once, as the policy has it?
-    pub(super) fn goes_round(&mut self, wanted: &Wanted) -> bool {
+    pub(super) fn goes_round(&mut self, wanted: &Wanted, excluded: ChunkSet) -> bool {
         let node = wanted.holder();
         let policy = *self.policy(wanted.partition);
-        if !self.nodes.is_ready(node) || policy.read_sidestep && self.is_avoided_of(wanted, ChunkSet::EMPTY) {
+        if !self.nodes.is_ready(node) || policy.read_sidestep && self.is_avoided_of(wanted, excluded) {
             return true;
         }
-        policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, ChunkSet::EMPTY)
+        policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, excluded)
     }
 
     pub(super) fn has_plan(&mut self, wanted: &Wanted, excluded: ChunkSet) -> bool {
@@ -187,10 +187,12 @@ impl Engine {
         let members = &wanted.members;
         let node = wanted.holder();
         if self.monitor.is_fail_slow(node) {
-            let (ready, gone): (Vec<_>, Vec<_>) = members.iter().partition(|&&member| self.nodes.is_ready(member));
-            let room = wanted.shape.tolerance().saturating_sub(gone.len());
-            let slower = self.monitor.avoided().take_while(|&slow| slow != node).filter(|slow| ready.contains(&slow));
-            return slower.count() < room && self.has_plan(wanted, excluded);
+            let is_there = |chunk: usize| self.nodes.is_ready(members[chunk]) && !excluded.contains(chunk);
+            let there: SmallVec<[NodeId; 16]> =
+                (0..members.len()).filter(|&chunk| is_there(chunk)).map(|chunk| members[chunk]).collect();
+            let room = wanted.shape.tolerance().saturating_sub(members.len() - there.len());
+            let slower = self.monitor.fail_slow().take_while(|&slow| slow != node);
+            return slower.filter(|slow| there.contains(slow)).count() < room && self.has_plan(wanted, excluded);
         }
         if !self.is_full(node) {
             return false;
@@ -288,10 +290,26 @@ mod tests {
     }
 
     fn is_direct(engine: &mut Engine, data_index: usize) -> bool {
+        let is_direct = is_direct_without(engine, data_index, ChunkSet::EMPTY);
         let wanted = wanted(engine, data_index);
-        let is_direct = engine.way_to(&wanted, ChunkSet::EMPTY) == Way::Direct;
-        assert_eq!(engine.goes_round(&wanted), !is_direct);
+        assert_eq!(engine.goes_round(&wanted, ChunkSet::EMPTY), !is_direct);
         is_direct
+    }
+
+    fn is_direct_without(engine: &mut Engine, data_index: usize, excluded: ChunkSet) -> bool {
+        let wanted = wanted(engine, data_index);
+        engine.way_to(&wanted, excluded) == Way::Direct
+    }
+
+    /// Those elsewhere help nobody, and those that have lost their chunk are gone round already.
+    #[test]
+    fn the_slowest_of_a_stripe_are_gone_round_and_no_more_than_the_code_does_without() {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), 2 * MEMBERS);
+        call_slow(&mut engine, &[7, 8, 0, 1, 2]);
+        let slow = [0, 1, 2];
+        assert_eq!(slow.map(|chunk| is_direct(&mut engine, chunk)), [false, false, true]);
+        let mut without = |lost| slow.map(|chunk| is_direct_without(&mut engine, chunk, ChunkSet::of(lost)));
+        assert_eq!([4, 1].map(&mut without), [[false, true, true], [false, false, true]]);
     }
 
     #[test]

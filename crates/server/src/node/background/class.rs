@@ -27,9 +27,6 @@ const LOOKS: u32 = 5;
 const WAITED_NS_MIN: u64 = 250_000_000;
 const WAITED_TIMES_MIN: u64 = 20;
 
-/// A tenth of what an ordinary thread gets that competes with it.
-const NICE: i32 = 10;
-
 /// What a thread and its watcher know of each other.
 #[derive(Debug, Default)]
 struct Shared {
@@ -88,8 +85,7 @@ impl<T> Watch<T> {
     /// The calling thread begins, in the lowest class unless it is to make up for one that starved.
     pub fn begin(&self, makes_up: bool) {
         if makes_up {
-            // Where that is not to be had it is as any other.
-            let _ = rustix::process::setpriority_process(None, NICE);
+            scheduling::yield_to_most();
         } else {
             scheduling::yield_to_everything();
             scheduling::keep_to_half();
