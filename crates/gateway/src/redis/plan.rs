@@ -3,7 +3,7 @@
 //! Must not know: how requests are issued and replies gathered (the session does).
 
 use shorttail_units::Now;
-use shorttail_wire::resp::{Args, Protocol};
+use shorttail_wire::resp::{Args, Protocol, encode};
 
 use super::connection::Connection;
 use super::error::CommandError;
@@ -65,16 +65,19 @@ impl Call<'_> {
         Ok((is_absolute || ms.checked_add(now_ms).is_some()).then_some(moment))
     }
 
-    /// The command on the key at `index`.
-    pub fn on_key(&self, index: usize, verb: impl Into<Verb>) -> Result<KeyCommand, CommandError> {
-        self.on(&self.args[index], verb)
+    /// Answers with OK.
+    pub fn ok(&mut self) -> Handled {
+        self.out.extend_from_slice(encode::OK);
+        Ok(Plan::Answered)
     }
 
-    pub fn on(&self, key: &[u8], verb: impl Into<Verb>) -> Result<KeyCommand, CommandError> {
+    /// The command on the key at `index`.
+    pub fn on_key(&self, index: usize, verb: impl Into<Verb>) -> Handled {
+        let key = &self.args[index];
         if key.len() > self.settings().key_bytes_max {
             return Err(CommandError::KEY_TOO_LARGE);
         }
-        Ok(KeyCommand::new(key.to_vec(), verb.into(), self.connection))
+        Ok(Plan::Key(KeyCommand::new(key.to_vec(), verb.into(), self.connection)))
     }
 
     /// The value at `index`, if it is not too long.

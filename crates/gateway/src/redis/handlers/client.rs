@@ -30,7 +30,7 @@ pub fn getname(call: &mut Call<'_>) -> Handled {
 pub fn setname(call: &mut Call<'_>) -> Handled {
     let args = call.args;
     set_name(call, &args[2])?;
-    ok(call)
+    call.ok()
 }
 
 /// Names the connection; CLIENT SETNAME and HELLO SETNAME.
@@ -58,21 +58,16 @@ pub fn setinfo(call: &mut Call<'_>) -> Handled {
         return Err(CommandError::owned(text.into_bytes()));
     }
     *field = value.to_vec();
-    ok(call)
+    call.ok()
 }
 
 fn printable(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic)
 }
 
-fn ok(call: &mut Call<'_>) -> Handled {
-    call.out.extend_from_slice(encode::OK);
-    Ok(Plan::Answered)
-}
-
 pub fn no_evict(call: &mut Call<'_>) -> Handled {
     call.connection.no_evict = on_or_off(call)?;
-    ok(call)
+    call.ok()
 }
 
 /// CLIENT REPLY ON | OFF | SKIP. Only ON is answered.
@@ -87,12 +82,12 @@ pub fn reply(call: &mut Call<'_>) -> Handled {
     } else if *replies != WantedReplies::None {
         *replies = WantedReplies::NoneToNext;
     }
-    ok(call)
+    call.ok()
 }
 
 pub fn no_touch(call: &mut Call<'_>) -> Handled {
     call.connection.no_touch = on_or_off(call)?;
-    ok(call)
+    call.ok()
 }
 
 fn on_or_off(call: &Call<'_>) -> Result<bool, CommandError> {

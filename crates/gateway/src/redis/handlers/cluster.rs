@@ -97,8 +97,7 @@ pub fn keys<'a>(range: KeyRange, args: Args<'a>) -> impl Iterator<Item = &'a [u8
 
 /// READONLY, READWRITE and ASKING: there are no replicas, and slots are never half moved.
 pub fn accept(call: &mut Call<'_>) -> Handled {
-    call.out.extend_from_slice(encode::OK);
-    Ok(Plan::Answered)
+    call.ok()
 }
 
 pub fn myid(call: &mut Call<'_>) -> Handled {

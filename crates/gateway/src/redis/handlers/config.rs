@@ -49,8 +49,7 @@ pub fn get(call: &mut Call<'_>) -> Handled {
 pub fn resetstat(call: &mut Call<'_>) -> Handled {
     call.shared.counters.reset();
     call.shared.elsewhere.reset();
-    call.out.extend_from_slice(encode::OK);
-    Ok(Plan::Answered)
+    call.ok()
 }
 
 pub fn help(call: &mut Call<'_>) -> Handled {

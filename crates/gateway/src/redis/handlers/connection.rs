@@ -41,8 +41,7 @@ pub fn select(call: &mut Call<'_>) -> Handled {
     if index != 0 {
         return Err(CommandError::DB_RANGE);
     }
-    call.out.extend_from_slice(encode::OK);
-    Ok(Plan::Answered)
+    call.ok()
 }
 
 /// AUTH [user] password.
@@ -61,8 +60,7 @@ pub fn auth(call: &mut Call<'_>) -> Handled {
     } else {
         authenticate(call, call.args.get(1).unwrap_or_default(), call.args.get(2).unwrap_or_default())?;
     }
-    call.out.extend_from_slice(encode::OK);
-    Ok(Plan::Answered)
+    call.ok()
 }
 
 fn authenticate(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {

@@ -1,7 +1,7 @@
 //! Commands on the expiry of one key.
 
 use crate::redis::error::CommandError;
-use crate::redis::plan::{Call, Handled, Plan};
+use crate::redis::plan::{Call, Handled};
 use crate::redis::verbs::{ExpiryCondition, ExpiryVerb, TimeUnit};
 
 pub fn expire(call: &mut Call<'_>) -> Handled {
@@ -21,34 +21,30 @@ pub fn pexpireat(call: &mut Call<'_>) -> Handled {
 }
 
 pub fn ttl(call: &mut Call<'_>) -> Handled {
-    on_key(call, ExpiryVerb::Left(TimeUnit::Seconds))
+    call.on_key(1, ExpiryVerb::Left(TimeUnit::Seconds))
 }
 
 pub fn pttl(call: &mut Call<'_>) -> Handled {
-    on_key(call, ExpiryVerb::Left(TimeUnit::Milliseconds))
+    call.on_key(1, ExpiryVerb::Left(TimeUnit::Milliseconds))
 }
 
 pub fn expiretime(call: &mut Call<'_>) -> Handled {
-    on_key(call, ExpiryVerb::Time(TimeUnit::Seconds))
+    call.on_key(1, ExpiryVerb::Time(TimeUnit::Seconds))
 }
 
 pub fn pexpiretime(call: &mut Call<'_>) -> Handled {
-    on_key(call, ExpiryVerb::Time(TimeUnit::Milliseconds))
+    call.on_key(1, ExpiryVerb::Time(TimeUnit::Milliseconds))
 }
 
 pub fn persist(call: &mut Call<'_>) -> Handled {
-    on_key(call, ExpiryVerb::Persist)
-}
-
-fn on_key(call: &mut Call<'_>, verb: ExpiryVerb) -> Handled {
-    Ok(Plan::Key(call.on_key(1, verb)?))
+    call.on_key(1, ExpiryVerb::Persist)
 }
 
 fn expire_by(call: &mut Call<'_>, unit: TimeUnit, is_absolute: bool) -> Handled {
     call.shared.counters.touch_commands += 1;
     let condition = parse_condition(call)?;
     let time = call.moment(2, unit, is_absolute)?.ok_or_else(|| CommandError::expire_time(call.spec.name))?;
-    on_key(call, ExpiryVerb::Expire { time, condition })
+    call.on_key(1, ExpiryVerb::Expire { time, condition })
 }
 
 fn parse_condition(call: &Call<'_>) -> Result<ExpiryCondition, CommandError> {

@@ -2,27 +2,27 @@
 
 use super::answer_help;
 use crate::redis::error::CommandError;
-use crate::redis::plan::{Call, Handled, Plan};
+use crate::redis::plan::{Call, Handled};
 use crate::redis::verbs::KeyVerb;
 
 pub fn type_of(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(1, KeyVerb::Type)?))
+    call.on_key(1, KeyVerb::Type)
 }
 
 pub fn object_encoding(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(2, KeyVerb::Encoding)?))
+    call.on_key(2, KeyVerb::Encoding)
 }
 
 pub fn object_freq(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(2, KeyVerb::Frequency)?))
+    call.on_key(2, KeyVerb::Frequency)
 }
 
 pub fn object_idletime(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(2, KeyVerb::IdleTime)?))
+    call.on_key(2, KeyVerb::IdleTime)
 }
 
 pub fn object_refcount(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(2, KeyVerb::ReferenceCount)?))
+    call.on_key(2, KeyVerb::ReferenceCount)
 }
 
 pub fn object_help(call: &mut Call<'_>) -> Handled {
@@ -51,7 +51,7 @@ pub fn memory_usage(call: &mut Call<'_>) -> Handled {
     }
     let settings = call.settings();
     let verb = KeyVerb::MemoryUsage { key_bytes: call.args[2].len(), code: settings.code };
-    Ok(Plan::Key(call.on_key(2, verb)?))
+    call.on_key(2, verb)
 }
 
 pub fn memory_help(call: &mut Call<'_>) -> Handled {

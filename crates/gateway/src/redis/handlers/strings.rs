@@ -2,17 +2,17 @@
 
 use crate::redis::error::CommandError;
 use crate::redis::long_double::LongDouble;
-use crate::redis::plan::{Call, Handled, Plan};
+use crate::redis::plan::{Call, Handled};
 use crate::redis::verbs::{
     Condition, ExpiryChange, Moment, NumberVerb, ReadVerb, SetReply, StoreExpiry, TimeUnit, WriteVerb,
 };
 
 pub fn get(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(1, ReadVerb::Get)?))
+    call.on_key(1, ReadVerb::Get)
 }
 
 pub fn getdel(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(1, ReadVerb::GetDelete)?))
+    call.on_key(1, ReadVerb::GetDelete)
 }
 
 pub fn getex(call: &mut Call<'_>) -> Handled {
@@ -25,17 +25,17 @@ pub fn getex(call: &mut Call<'_>) -> Handled {
         },
         Some(Expiry::Keep) | None => ExpiryChange::Keep,
     };
-    Ok(Plan::Key(call.on_key(1, ReadVerb::GetExpire(change))?))
+    call.on_key(1, ReadVerb::GetExpire(change))
 }
 
 pub fn strlen(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(1, ReadVerb::Length)?))
+    call.on_key(1, ReadVerb::Length)
 }
 
 /// GETRANGE, and its old name SUBSTR.
 pub fn getrange(call: &mut Call<'_>) -> Handled {
     let verb = ReadVerb::GetRange { start: call.integer(2)?, end: call.integer(3)? };
-    Ok(Plan::Key(call.on_key(1, verb)?))
+    call.on_key(1, verb)
 }
 
 pub fn set(call: &mut Call<'_>) -> Handled {
@@ -82,42 +82,42 @@ fn store(
 ) -> Handled {
     call.shared.counters.set_commands += 1;
     let value = call.value(value_index)?;
-    Ok(Plan::Key(call.on_key(1, WriteVerb::Set { value, expiry, condition, reply })?))
+    call.on_key(1, WriteVerb::Set { value, expiry, condition, reply })
 }
 
 pub fn append(call: &mut Call<'_>) -> Handled {
     let value_bytes_max = call.settings().value_bytes_max;
     let verb = WriteVerb::Append { tail: call.value(2)?, value_bytes_max };
-    Ok(Plan::Key(call.on_key(1, verb)?))
+    call.on_key(1, verb)
 }
 
 pub fn setrange(call: &mut Call<'_>) -> Handled {
     let offset = usize::try_from(call.integer(2)?).map_err(|_| CommandError::OFFSET_RANGE)?;
     let value_bytes_max = call.settings().value_bytes_max;
     let verb = WriteVerb::SetRange { offset, patch: call.value(3)?, value_bytes_max };
-    Ok(Plan::Key(call.on_key(1, verb)?))
+    call.on_key(1, verb)
 }
 
 pub fn incr(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(1, NumberVerb::Add(1))?))
+    call.on_key(1, NumberVerb::Add(1))
 }
 
 pub fn decr(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(1, NumberVerb::Add(-1))?))
+    call.on_key(1, NumberVerb::Add(-1))
 }
 
 pub fn incrby(call: &mut Call<'_>) -> Handled {
-    Ok(Plan::Key(call.on_key(1, NumberVerb::Add(call.integer(2)?))?))
+    call.on_key(1, NumberVerb::Add(call.integer(2)?))
 }
 
 pub fn decrby(call: &mut Call<'_>) -> Handled {
     let increment = call.integer(2)?.checked_neg().ok_or(CommandError::DECREMENT_OVERFLOW)?;
-    Ok(Plan::Key(call.on_key(1, NumberVerb::Add(increment))?))
+    call.on_key(1, NumberVerb::Add(increment))
 }
 
 pub fn incrbyfloat(call: &mut Call<'_>) -> Handled {
     let increment = LongDouble::parse(&call.args[2]).ok_or(CommandError::NOT_A_FLOAT)?;
-    Ok(Plan::Key(call.on_key(1, NumberVerb::AddFloat(increment))?))
+    call.on_key(1, NumberVerb::AddFloat(increment))
 }
 
 /// Which command's options are read.
