@@ -6,7 +6,7 @@ use shorttail_wire::memcached::leading_u64;
 use super::command::Verb;
 use super::key::Key;
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
 pub const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
@@ -50,10 +50,6 @@ pub fn miss(increment: bool) -> Tally {
 }
 
 impl Verb for Arithmetic {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         Access::Write
     }
@@ -62,7 +58,7 @@ impl Verb for Arithmetic {
         Wants::Value
     }
 
-    fn apply(&mut self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         let Some(object) = current else {
             reply::line("NOT_FOUND", reply);
             return (Effect::Keep, miss(self.increment));

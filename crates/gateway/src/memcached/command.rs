@@ -8,20 +8,18 @@ use super::meta_debug::MetaDebug;
 use super::meta_delete::MetaDelete;
 use super::meta_get::MetaGet;
 use super::store::{Store, StoreReply};
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use super::touch::Touch;
 use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// One verb on one key, as the files of the verbs implement it.
 pub(super) trait Verb {
-    fn key(&self) -> &[u8];
     fn access(&self) -> Access;
     fn wants(&self) -> Wants;
 
     /// Decides the effect and writes the client's reply.
-    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>)
-    -> (Effect, Tally);
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied;
 
     /// `noreply`: nothing goes to the client, errors included.
     fn noreply(&self) -> bool {
@@ -30,6 +28,17 @@ pub(super) trait Verb {
 
     fn touches(&self) -> bool {
         true
+    }
+
+    /// As [`apply`](Verb::apply), with the tally behind the reply.
+    fn run(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
+        let start = reply.len();
+        let (effect, tally) = self.apply(current, context, reply);
+        if self.noreply() {
+            reply.truncate(start);
+        }
+        tally.put(reply);
+        effect
     }
 }
 
@@ -78,8 +87,12 @@ fn plain<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<MemcachedComm
     }))
 }
 
+/// What is asked of the verb, or of the command of `WithoutCas`.
 macro_rules! each_verb {
     ($command:expr, $verb:ident => $answer:expr) => {
+        each_verb!($command, $verb => $answer, $verb => $answer)
+    };
+    ($command:expr, $verb:ident => $answer:expr, $hidden:ident => $without_cas:expr) => {
         match $command {
             MemcachedCommand::Get($verb) => $answer,
             MemcachedCommand::Store($verb) => $answer,
@@ -90,19 +103,9 @@ macro_rules! each_verb {
             MemcachedCommand::MetaDelete($verb) => $answer,
             MemcachedCommand::MetaArithmetic($verb) => $answer,
             MemcachedCommand::MetaDebug($verb) => $answer,
-            MemcachedCommand::WithoutCas($verb) => $answer,
+            MemcachedCommand::WithoutCas($hidden) => $without_cas,
         }
     };
-}
-
-fn run(verb: &mut impl Verb, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
-    let start = reply.len();
-    let (effect, tally) = verb.apply(current, context, reply);
-    if verb.noreply() {
-        reply.truncate(start);
-    }
-    tally.put(reply);
-    effect
 }
 
 impl MemcachedCommand {
@@ -188,7 +191,7 @@ impl MemcachedCommand {
 
 impl Command for MemcachedCommand {
     fn key(&self) -> &[u8] {
-        each_verb!(self, verb => verb.key())
+        each_verb!(self, verb => verb.key.bytes(), command => command.key())
     }
 
     fn access(&self) -> Access {
@@ -200,18 +203,11 @@ impl Command for MemcachedCommand {
     }
 
     fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
-        match self {
-            MemcachedCommand::Get(verb) => run(verb, current, context, reply),
-            MemcachedCommand::Store(verb) => run(verb, current, context, reply),
-            MemcachedCommand::Delete(verb) => run(verb, current, context, reply),
-            MemcachedCommand::Arithmetic(verb) => run(verb, current, context, reply),
-            MemcachedCommand::Touch(verb) => run(verb, current, context, reply),
-            MemcachedCommand::MetaGet(verb) => run(&mut **verb, current, context, reply),
-            MemcachedCommand::MetaDelete(verb) => run(&mut **verb, current, context, reply),
-            MemcachedCommand::MetaArithmetic(verb) => run(&mut **verb, current, context, reply),
-            MemcachedCommand::MetaDebug(verb) => run(&mut **verb, current, context, reply),
-            MemcachedCommand::WithoutCas(command) => super::without_cas::apply(command, current, context, reply),
-        }
+        each_verb!(
+            self,
+            verb => verb.run(current, context, reply),
+            command => super::without_cas::apply(command, current, context, reply)
+        )
     }
 
     fn refuse(&self, error: StoreError, reply: &mut Vec<u8>) {

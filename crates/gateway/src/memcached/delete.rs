@@ -4,7 +4,7 @@
 use super::command::Verb;
 use super::key::Key;
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, ApplyContext, Effect, ObjectRef, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -24,10 +24,6 @@ pub enum DeleteReason {
 }
 
 impl Verb for Delete {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         Access::Write
     }
@@ -36,7 +32,7 @@ impl Verb for Delete {
         Wants::Metadata
     }
 
-    fn apply(&mut self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         let (line, tally) = match (self.reason, current.is_some()) {
             (DeleteReason::ValueTooLarge, _) => ("SERVER_ERROR object too large for cache", Tally::TooLarge),
             (DeleteReason::Asked, true) => ("DELETED", Tally::DeleteHit),

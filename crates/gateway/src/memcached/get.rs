@@ -4,7 +4,7 @@ use super::command::Verb;
 use super::expiry::expiry;
 use super::key::Key;
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, Amendment, ApplyContext, Effect, ObjectRef, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -44,10 +44,6 @@ impl Get {
 }
 
 impl Verb for Get {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         if self.exptime.is_some() { Access::Write } else { Access::Read }
     }
@@ -56,12 +52,7 @@ impl Verb for Get {
         Wants::Value
     }
 
-    fn apply(
-        &mut self,
-        current: Option<ObjectRef<'_>>,
-        context: &ApplyContext,
-        reply: &mut Vec<u8>,
-    ) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         if let Some(object) = &current {
             self.write_value(object, reply);
         }

@@ -9,7 +9,7 @@ use super::command::Verb;
 use super::expiry::expiry;
 use super::key::Key;
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,10 +73,6 @@ impl MetaArithmetic {
 }
 
 impl Verb for MetaArithmetic {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         Access::Write
     }
@@ -85,12 +81,7 @@ impl Verb for MetaArithmetic {
         Wants::Value
     }
 
-    fn apply(
-        &mut self,
-        current: Option<ObjectRef<'_>>,
-        context: &ApplyContext,
-        reply: &mut Vec<u8>,
-    ) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         let Some(object) = current else {
             if self.flags.has(b'N') {
                 return (self.finish(self.created(), true, context, reply), Tally::Nothing);

@@ -5,7 +5,7 @@ use super::expiry::seconds_left;
 use super::key::Key;
 use super::reply;
 use super::store::object_bytes;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, ApplyContext, Attributes, Effect, ObjectRef, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,6 @@ pub struct MetaDebug {
 }
 
 impl Verb for MetaDebug {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         Access::Read
     }
@@ -27,12 +23,7 @@ impl Verb for MetaDebug {
         Wants::Metadata
     }
 
-    fn apply(
-        &mut self,
-        current: Option<ObjectRef<'_>>,
-        context: &ApplyContext,
-        reply: &mut Vec<u8>,
-    ) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         let Some(object) = current else {
             reply::line("EN", reply);
             return (Effect::Keep, Tally::DebugGet);

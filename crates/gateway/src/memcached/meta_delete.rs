@@ -7,7 +7,7 @@ use super::command::Verb;
 use super::expiry::expiry;
 use super::key::Key;
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, Amendment, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,10 +42,6 @@ impl MetaDelete {
 }
 
 impl Verb for MetaDelete {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         Access::Write
     }
@@ -54,12 +50,7 @@ impl Verb for MetaDelete {
         Wants::Metadata
     }
 
-    fn apply(
-        &mut self,
-        current: Option<ObjectRef<'_>>,
-        context: &ApplyContext,
-        reply: &mut Vec<u8>,
-    ) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         let compare = self.flags.compare();
         let (status, effect, tally) = match current {
             None => ("NF", Effect::Keep, Tally::DeleteMiss),

@@ -11,7 +11,7 @@ use super::command::Verb;
 use super::expiry::expiry;
 use super::key::Key;
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, Amendment, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -143,10 +143,6 @@ impl MetaGet {
 }
 
 impl Verb for MetaGet {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         if !self.is_refused() && (self.exclusive || self.flags.has(b'T')) { Access::Write } else { Access::Read }
     }
@@ -155,12 +151,7 @@ impl Verb for MetaGet {
         if self.flags.has(b'v') && !self.is_refused() { Wants::Value } else { Wants::Metadata }
     }
 
-    fn apply(
-        &mut self,
-        current: Option<ObjectRef<'_>>,
-        context: &ApplyContext,
-        reply: &mut Vec<u8>,
-    ) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         if self.is_refused() {
             return (Effect::Keep, Tally::Nothing);
         }

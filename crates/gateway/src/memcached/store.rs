@@ -8,7 +8,7 @@ use super::expiry::expiry;
 use super::key::Key;
 use super::limits::{ITEM_FLAGS_BYTES, ITEM_OVERHEAD_BYTES};
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -160,10 +160,6 @@ impl Store {
 }
 
 impl Verb for Store {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         Access::Write
     }
@@ -176,12 +172,7 @@ impl Verb for Store {
         }
     }
 
-    fn apply(
-        &mut self,
-        current: Option<ObjectRef<'_>>,
-        context: &ApplyContext,
-        reply: &mut Vec<u8>,
-    ) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         let (outcome, cas, value_bytes, effect, tally) = match self.decide(current, context) {
             Ok((object, tally)) => {
                 let cas = object.cas.unwrap_or(context.version.raw());

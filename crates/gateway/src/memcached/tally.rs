@@ -3,8 +3,11 @@
 //! A command runs in the engine, perhaps on another core, and never sees the counters. So it ends each reply with
 //! one byte, the tally, which the session takes off before the reply goes to the client.
 
-use crate::command::StoreError;
+use crate::command::{Effect, StoreError};
 use crate::session::Counters;
+
+/// What a command does to its object, and what its reply means.
+pub type Applied = (Effect, Tally);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

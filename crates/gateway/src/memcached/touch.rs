@@ -4,7 +4,7 @@ use super::command::Verb;
 use super::expiry::expiry;
 use super::key::Key;
 use super::reply;
-use super::tally::Tally;
+use super::tally::{Applied, Tally};
 use crate::command::{Access, Amendment, ApplyContext, Effect, ObjectRef, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +16,6 @@ pub struct Touch {
 }
 
 impl Verb for Touch {
-    fn key(&self) -> &[u8] {
-        self.key.bytes()
-    }
-
     fn access(&self) -> Access {
         Access::Write
     }
@@ -28,12 +24,7 @@ impl Verb for Touch {
         Wants::Metadata
     }
 
-    fn apply(
-        &mut self,
-        current: Option<ObjectRef<'_>>,
-        context: &ApplyContext,
-        reply: &mut Vec<u8>,
-    ) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Applied {
         let Some(object) = current else {
             reply::line("NOT_FOUND", reply);
             return (Effect::Keep, Tally::TouchMiss);
