@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use shorttail_units::{Now, Slot, UnixMs, Version};
 use shorttail_wire::control::StoreTotals;
 
-use crate::command::{Access, ApplyContext, Attributes, Command, Effect, ObjectRef, Wants};
+use crate::command::{ApplyContext, Attributes, Command, Effect, ObjectRef};
 use crate::engine::{cursor_of, cursor_slot};
-use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::{GroupPut, KeyspaceReply, KeyspaceRequest, Reply, Request, ScannedKey, StoreStats};
 
 #[derive(Debug, Default)]
@@ -35,22 +34,12 @@ impl MapStore {
         self.apply_flush(now);
         match request {
             Request::Key(command) => {
-                if let Some(large) = self.deferred(&command) {
-                    return large;
-                }
-                Reply::Bytes(self.handle_command(now, command))
+                let value_bytes = self.objects.get(command.key()).map_or(0, |object| object.value.len());
+                Reply::large(&command, value_bytes).unwrap_or_else(|| Reply::Bytes(self.handle_command(now, command)))
             }
             Request::Group(group) => Reply::Group(Ok(self.handle_group(now, group))),
             Request::Keyspace(keyspace) => Reply::Keyspace(Ok(self.handle_keyspace(now, keyspace))),
         }
-    }
-
-    /// The reply to a read that takes no large value and meets one.
-    fn deferred<C: Command>(&self, command: &C) -> Option<Reply> {
-        let value_bytes = self.objects.get(command.key())?.value.len();
-        let reads_value = command.access() == Access::Read && command.wants() == Wants::Value;
-        let deferred = if reads_value && value_bytes > LARGE_VALUE_BYTES { command.deferred() } else { None };
-        deferred.map(|command| Reply::Large { value_bytes, command })
     }
 
     fn handle_command<C: Command>(&mut self, now: Now, mut command: C) -> Vec<u8> {

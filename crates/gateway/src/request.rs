@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use shorttail_units::UnixMs;
 use shorttail_wire::control::StoreTotals;
 
-use crate::command::StoreError;
+use crate::command::{Access, Command, StoreError, Wants};
+use crate::limits::LARGE_VALUE_BYTES;
 
 /// Names one part of one client request on its connection: replies carry it back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -127,6 +128,15 @@ pub enum Reply {
         #[serde(with = "crate::forward::bytes")]
         command: Vec<u8>,
     },
+}
+
+impl Reply {
+    /// The reply to a read that takes no large value and meets a value of this length; `None`: it has its value.
+    pub fn large(command: &(impl Command + ?Sized), value_bytes: usize) -> Option<Self> {
+        let reads_value = command.access() == Access::Read && command.wants() == Wants::Value;
+        let command = if reads_value && value_bytes > LARGE_VALUE_BYTES { command.deferred()? } else { return None };
+        Some(Reply::Large { value_bytes, command })
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -218,11 +218,8 @@ impl Command for MemcachedCommand {
     }
 
     fn deferred(&self) -> Option<Vec<u8>> {
-        if self.takes_any_length() {
-            None
-        } else {
-            Some(postcard::to_allocvec(self).expect("commands serialise into memory"))
-        }
+        let bytes = || postcard::to_allocvec(self).expect("commands serialise into memory");
+        (!self.takes_any_length()).then(bytes)
     }
 
     fn touches(&self) -> bool {

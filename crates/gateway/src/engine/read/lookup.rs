@@ -17,7 +17,6 @@ use crate::engine::write::object::{Object, ObjectData, OldRecord};
 use crate::engine::write::round::Round;
 use crate::engine::write::striped_read::Reader;
 use crate::engine::{Engine, KeyRef, Token};
-use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
 
 /// Who looks, and for what.
@@ -413,7 +412,7 @@ impl Engine {
                 self.answer_key(token, command, reply);
             }
             Digest::Object(object) => {
-                if let Some(large) = deferred(&command, &object) {
+                if let Some(large) = Reply::large(&*command, object.data.value_bytes()) {
                     return self.reply_error(token, large);
                 }
                 self.note_read(&command, found);
@@ -504,14 +503,6 @@ impl Engine {
         self.count_refused(error);
         self.reply_error(token, Reply::Bytes(reply));
     }
-}
-
-/// The reply to a read that takes no large value and meets one.
-fn deferred(command: &BoxCommand, object: &Object) -> Option<Reply> {
-    let ObjectData::Striped { manifest, .. } = &object.data else { return None };
-    let is_large = manifest.value_bytes > LARGE_VALUE_BYTES;
-    let command = if is_large { command.deferred() } else { None };
-    command.map(|command| Reply::Large { value_bytes: manifest.value_bytes, command })
 }
 
 fn digest(lookup: &mut Lookup, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {

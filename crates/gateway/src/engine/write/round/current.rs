@@ -2,9 +2,8 @@
 
 use shorttail_units::Version;
 
-use crate::command::{Access, BoxCommand, Effect, ObjectRef, Wants};
+use crate::command::{BoxCommand, Effect, ObjectRef, Wants};
 use crate::engine::write::object::{Object, ObjectData};
-use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
 
 pub(super) enum Current {
@@ -29,10 +28,7 @@ impl Current {
     /// The reply to a read that takes no large value and meets one.
     pub fn deferred(&self, command: &BoxCommand) -> Option<Reply> {
         let Current::Present(object) = self else { return None };
-        let value_bytes = object.data.value_bytes();
-        let reads_value = command.access() == Access::Read && command.wants() == Wants::Value;
-        let command = if reads_value && value_bytes > LARGE_VALUE_BYTES { command.deferred()? } else { return None };
-        Some(Reply::Large { value_bytes, command })
+        Reply::large(&**command, object.data.value_bytes())
     }
 
     pub fn shown(&self, command: &BoxCommand) -> Option<ObjectRef<'_>> {
