@@ -39,7 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -58,6 +58,7 @@ use crate::config::{Address, GatewayConfig, GatewayMembership, warn_of_fixed};
 use crate::control::{
     ControlEvent, GatewayAddresses, GatewayControl, Obey, Obeyed, fresh_life, log_not_let_in, start_gateway,
 };
+use crate::locks::lock;
 use crate::near::{LettingGo, Views};
 use crate::net::{self, Listener, Outlet};
 pub(crate) use core::ToCore;
@@ -460,13 +461,13 @@ pub(crate) fn start_cores(
 impl Cores {
     pub fn tell_terms(&self, terms: &Arc<[Terms]>) {
         // Known before any core can tell of a tenure: the others have their share in it, too.
-        *self.published.terms.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(terms);
+        *lock(&self.published.terms) = Arc::clone(terms);
         self.outlets.iter().for_each(|outlet| outlet.send(ToCore::Terms(Arc::clone(terms))));
     }
 
     /// Of everything, whatever the coordinator says.
     fn let_go(&self) {
-        let terms = Arc::clone(&self.published.terms.lock().unwrap_or_else(PoisonError::into_inner));
+        let terms = Arc::clone(&lock(&self.published.terms));
         let owned = terms.iter().filter(|terms| !terms.prepares);
         let terms: Vec<Terms> = owned.map(|terms| Terms { lets_go: true, ..terms.clone() }).collect();
         self.outlets.iter().for_each(|outlet| outlet.send(ToCore::Leave));
@@ -495,9 +496,7 @@ impl Published {
     /// Each core: does it stand still?
     fn are_silent(&self) -> Vec<bool> {
         let now_us = self.clock.now().mono_us;
-        let is_silent = |gauges: &Arc<CoreGauges>| {
-            gauges.published.lock().unwrap_or_else(PoisonError::into_inner).is_silent(now_us)
-        };
+        let is_silent = |gauges: &Arc<CoreGauges>| lock(&gauges.published).is_silent(now_us);
         self.gauges.iter().map(is_silent).collect()
     }
 
@@ -507,7 +506,7 @@ impl Published {
         let mut shares: Vec<Vec<Share>> = Vec::new();
         let (mut is_silent, mut hurt_total) = (false, 0);
         for gauges in &self.gauges {
-            let published = gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
+            let published = lock(&gauges.published);
             let CoreReport { stats, nodes, .. } = &*published;
             if let Some(stats) = stats {
                 sum = Some(sum.map_or(*stats, |sum| sum.plus(stats)));
@@ -527,7 +526,7 @@ impl Published {
         if is_silent {
             seen.values_mut().for_each(|node| (node.connected, node.chunks_left) = (false, None));
         }
-        let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
+        let terms = Arc::clone(&lock(&self.terms));
         let mut totals = sum.map(|sum| sum.totals).unwrap_or_default();
         totals.messages_damaged_total += hurt_total;
         let standings = standings(&terms, &shares);

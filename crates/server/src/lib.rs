@@ -7,6 +7,7 @@ pub mod control;
 pub mod coordinator;
 pub mod footprint;
 pub mod gateway;
+mod locks;
 mod near;
 pub mod net;
 pub mod node;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::search::{Answer, Search};
 use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
 use crate::config::Addresses;
+use crate::locks::lock;
 
 /// The thread parses small messages, another one has names looked up; the default of 2 MiB would be most of a small
 /// node's memory map.
@@ -133,7 +134,7 @@ impl<R: Role> ControlClient<R> {
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run()).map_err(|error| {
             // Who waits for the answer to the registration gets this one.
-            shared.lock().registered = Some(Err(ControlError::NoThread(error.to_string())));
+            lock(&shared.state).registered = Some(Err(ControlError::NoThread(error.to_string())));
         });
         ControlClient { shared, thread: thread.ok() }
     }
@@ -141,7 +142,7 @@ impl<R: Role> ControlClient<R> {
     /// A membership that was decided by configuration: no thread, no connection.
     pub fn fixed(welcome: R::Welcome, events: impl IntoIterator<Item = ControlEvent>) -> Self {
         let shared = Shared::new(Box::new(|| {}));
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         state.registered = Some(Ok(welcome));
         state.events.extend(events);
         drop(state);
@@ -153,7 +154,7 @@ impl<R: Role> ControlClient<R> {
     /// # Errors
     /// When the coordinator refuses for good.
     pub fn registered(&self) -> Result<R::Welcome, ControlError> {
-        let state = self.shared.lock();
+        let state = lock(&self.shared.state);
         let answered = self.shared.changed.wait_while(state, |state| state.registered.is_none());
         let state = answered.unwrap_or_else(|poisoned| poisoned.into_inner());
         state.registered.clone().expect("waited for")
@@ -161,22 +162,22 @@ impl<R: Role> ControlClient<R> {
 
     /// The answer to the registration, if there is one.
     pub fn answer(&self) -> Option<Result<R::Welcome, ControlError>> {
-        self.shared.lock().registered.clone()
+        lock(&self.shared.state).registered.clone()
     }
 
     /// Why the last attempt at a connection was in vain, for people; `None`: there was none since one stood.
     pub fn trouble(&self) -> Option<String> {
-        self.shared.lock().trouble.clone()
+        lock(&self.shared.state).trouble.clone()
     }
 
     /// The next event, without waiting.
     pub fn poll_event(&self) -> Option<ControlEvent> {
-        self.shared.lock().events.pop_front()
+        lock(&self.shared.state).events.pop_front()
     }
 
     /// Ends the connection and the attempts at one; whoever waits in [`ControlClient::registered`] is told.
     pub fn stop(&self) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         state.stopping = true;
         if let Some(closer) = &state.closer {
             closer.close();
@@ -187,7 +188,7 @@ impl<R: Role> ControlClient<R> {
 
     /// What the next heartbeats say.
     pub fn publish(&self, status: R::Status) {
-        self.shared.lock().status = status;
+        lock(&self.shared.state).status = status;
     }
 }
 
@@ -214,15 +215,10 @@ impl<R: Role> Shared<R> {
         Shared { state: Mutex::new(state), changed: Condvar::new(), wake }
     }
 
-    /// A poisoned lock is used on: the state is plain data, valid after every statement.
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Queues an event; one that replaces an earlier one of its kind removes it, so that the queue stays short. A view
     /// comes before terms: whoever is told of a tenure is to know all nodes that were there before.
     fn push(&self, event: ControlEvent) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let kind = std::mem::discriminant(&event);
         state.events.retain(|queued| std::mem::discriminant(queued) != kind);
         let is_terms = |queued: &ControlEvent| matches!(queued, ControlEvent::Terms(_));
@@ -234,7 +230,7 @@ impl<R: Role> Shared<R> {
     }
 
     fn settle(&self, answer: Result<R::Welcome, ControlError>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.registered.get_or_insert(answer);
         drop(state);
         self.changed.notify_all();
@@ -242,12 +238,12 @@ impl<R: Role> Shared<R> {
     }
 
     fn is_stopping(&self) -> bool {
-        self.lock().stopping
+        lock(&self.state).stopping
     }
 
     /// Sleeps, unless and until the member stops.
     fn wait(&self, duration: Duration) {
-        let state = self.lock();
+        let state = lock(&self.state);
         // Timed out or stopping: the caller looks.
         let _ = self.changed.wait_timeout_while(state, duration, |state| !state.stopping);
     }
@@ -354,7 +350,7 @@ impl<R: Role> Worker<R> {
                     failed_count += 1;
                 }
             }
-            self.shared.lock().closer = None;
+            lock(&self.shared.state).closer = None;
             // Who led a moment ago is asked again first: that is told at once if it ceased to, or ended.
             self.current = (self.current + usize::from(!was_let_in)) % self.coordinators.0.len();
             // One after the other without a pause, until all were tried.
@@ -369,14 +365,14 @@ impl<R: Role> Worker<R> {
 
     /// Was it let in once?
     fn is_member(&self) -> bool {
-        matches!(self.shared.lock().registered, Some(Ok(_)))
+        matches!(lock(&self.shared.state).registered, Some(Ok(_)))
     }
 
     /// A person who waits with it learns why.
     fn tell_of(&mut self, why: String) {
         let place = &self.coordinators.0[self.current];
         let address = &place.address;
-        self.shared.lock().trouble = Some(format!("no answer from the coordinator at {place}: {why}"));
+        lock(&self.shared.state).trouble = Some(format!("no answer from the coordinator at {place}: {why}"));
         if !self.shared.is_stopping() && self.silence.is_to_be_told(Instant::now(), address, &why) {
             tracing::warn!("no answer from the coordinator at {place}: {why}; it is asked again and again");
         }
@@ -410,7 +406,7 @@ impl<R: Role> Worker<R> {
             if std::mem::take(&mut self.silence).was_told() {
                 tracing::warn!("the coordinator at {} answers", self.coordinators.0[self.current]);
             }
-            self.shared.lock().trouble = None;
+            lock(&self.shared.state).trouble = None;
             self.shared.settle(Ok(welcome));
             self.shared.push(ControlEvent::Connected);
             let mut search = None;
@@ -423,7 +419,7 @@ impl<R: Role> Worker<R> {
                 Left::For(answer) => Some(answer),
                 Left::Broken => {
                     let _ = stream.closer().map(|closer| closer.close());
-                    let wait_with = |closer| self.shared.lock().closer = Some(closer);
+                    let wait_with = |closer| lock(&self.shared.state).closer = Some(closer);
                     search.filter(|_| !self.shared.is_stopping()).and_then(|search| search.finish::<R>(wait_with))
                 }
             };
@@ -435,7 +431,7 @@ impl<R: Role> Worker<R> {
             self.coordinators.0[found.place].address = found.address;
             self.in_vain[found.place] = false;
             (self.current, stream, welcome) = (found.place, found.stream, found.welcome);
-            self.shared.lock().closer = Some(stream.closer()?);
+            lock(&self.shared.state).closer = Some(stream.closer()?);
         }
     }
 
@@ -448,7 +444,7 @@ impl<R: Role> Worker<R> {
             self.look_up.take(&mut self.coordinators, LOOK_UP_MAX);
         }
         let mut stream = ControlStream::connect_at(&mut self.coordinators.0[place], was_in_vain)?;
-        self.shared.lock().closer = Some(stream.closer()?);
+        lock(&self.shared.state).closer = Some(stream.closer()?);
         let sent = stream.send(&R::register(self.registration.clone()));
         let answer = match sent.and_then(|()| stream.receive()) {
             Err(error) if is_ended(&error) => return Ok(Err(End::HungUp)),
@@ -474,7 +470,7 @@ impl<R: Role> Worker<R> {
         while !self.shared.is_stopping() {
             let now = Instant::now();
             if now >= heartbeat_due {
-                let status = self.shared.lock().status.clone();
+                let status = lock(&self.shared.state).status.clone();
                 interval = R::next_within(&status, interval);
                 stream.send(&R::status(status))?;
                 // It may have waited for room: what is due next is counted from when it left.
@@ -537,7 +533,7 @@ mod tests {
         let shared = Shared::<NodeRole>::new(Box::new(|| {}));
         let view = |number| ControlEvent::View(View { number, ..View::default() });
         [view(1), ControlEvent::Terms(Vec::new()), view(2)].into_iter().for_each(|event| shared.push(event));
-        let queued = std::mem::take(&mut shared.lock().events);
+        let queued = std::mem::take(&mut lock(&shared.state).events);
         assert_eq!(Vec::from(queued), [view(2), ControlEvent::Terms(Vec::new())]);
     }
 

@@ -11,7 +11,7 @@
 //! Must not know: what a technique does.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use shorttail_policy::Policy;
@@ -19,6 +19,7 @@ use shorttail_units::PartitionId;
 use shorttail_wire::control::{PolicyOrder, PolicySpan};
 
 use super::ToCore;
+use crate::locks::lock;
 use crate::net::Outlet;
 
 /// For all cores: a core's loop never waits for anything else than its events, and whoever waits here hears and says
@@ -48,11 +49,11 @@ struct Open {
 impl PolicyDesk {
     /// The gateway serves: every partition has this policy.
     pub fn open(&self, policy: Policy, partition_count: u16, cores: Vec<Outlet<ToCore>>) {
-        *self.lock() = Open { policies: vec![policy; usize::from(partition_count)], cores };
+        *lock(&self.open) = Open { policies: vec![policy; usize::from(partition_count)], cores };
     }
 
     pub fn spans(&self) -> Vec<PolicySpan> {
-        PolicySpan::all(&self.lock().policies)
+        PolicySpan::all(&lock(&self.open).policies)
     }
 
     /// Changes policies; in force everywhere when this returns. What they are now, for people.
@@ -60,7 +61,7 @@ impl PolicyDesk {
     /// # Errors
     /// Why nothing was changed, or not everywhere.
     pub fn obey(&self, order: PolicyOrder) -> Result<String, String> {
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         let wanted = |partition: u16| order.partition.is_none_or(|only| only == partition);
         let policies = (0..).zip(&open.policies).filter(|(partition, _)| wanted(*partition));
         let changed: Arc<[(PartitionId, Policy)]> =
@@ -85,18 +86,13 @@ impl PolicyDesk {
     /// The configuration was read again: every partition has this policy.
     pub fn replace(&self, policy: Policy) {
         let told = {
-            let mut open = self.lock();
+            let mut open = lock(&self.open);
             let all = 0..u16::try_from(open.policies.len()).expect("partitions are counted in 16 bits");
             open.change(&all.map(|partition| (PartitionId(partition), policy)).collect())
         };
         if let Err(problem) = told.wait() {
             tracing::warn!(problem, "policies may not be in force yet");
         }
-    }
-
-    /// A poisoned lock is used on: the policies are valid after every statement.
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use shorttail_gateway::roster::ClientProtocol;
@@ -22,6 +22,7 @@ use super::limits::ACCEPTED_PER_TURN;
 use super::waiting::WAIT_US_MAX;
 use super::{GatewayReader, Listeners};
 use crate::control::{ControlError, GatewayControl};
+use crate::locks::lock;
 use crate::net::OtherEnd;
 
 /// Clients wait for so long.
@@ -51,13 +52,13 @@ impl Window {
     /// Why there is nothing to be seen yet, for people.
     pub fn look(&self) -> Result<&GatewayReader, String> {
         self.reader.get().ok_or_else(|| {
-            let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            let trouble = lock(&self.trouble);
             trouble.as_ref().map_or_else(|| NOT_LET_IN.to_owned(), |trouble| format!("{NOT_LET_IN}: {trouble}"))
         })
     }
 
     fn tell(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        *lock(&self.trouble) = trouble;
     }
 }
 

@@ -12,9 +12,11 @@
 //! Must not know: what is counted, beyond that clients may clear it and may switch the counting per prefix.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use shorttail_gateway::session::Counters;
+
+use crate::locks::lock;
 
 /// A place for each core.
 #[derive(Debug)]
@@ -95,11 +97,6 @@ impl Teller {
         let places = self.tallies.places.iter().enumerate();
         places.filter(|(core, _)| *core != self.core).map(|(_, place)| place)
     }
-}
-
-/// A poisoned lock is used on: counters are plain data.
-fn lock(place: &Mutex<Counters>) -> MutexGuard<'_, Counters> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What a gateway has mapped of its nodes' memory, and when it lets go of it.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -9,6 +9,7 @@ use shorttail_store::{NearReader, NearView};
 use shorttail_wire::node::NearMemory;
 
 use super::{NearFile, open_file, opened};
+use crate::locks::lock;
 
 /// For so long a view rests before it is let go of: one of a gateway with little to do is soon.
 const RESTS_FOR: Duration = Duration::from_secs(1);
@@ -39,7 +40,7 @@ impl Views {
         let file = Arc::new(open_file(near, OFlags::RDONLY)?);
         let Ok(view) = NearView::open(&file) else { return Ok(opened(NearFile(Arc::clone(&file)), file)) };
         let view = Arc::new(view);
-        let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = lock(&self.0);
         views.retain(|looked| looked.view.strong_count() > 0);
         views.push(Looked { view: Arc::downgrade(&view), checked: 0, let_go: 0 });
         Ok(opened(Shared(view), file))
@@ -49,7 +50,7 @@ impl Views {
     /// that was not read since it was let go of.
     fn check(&self, also_busy: bool) -> Vec<Weak<NearView>> {
         let mut views = Vec::new();
-        for looked in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+        for looked in lock(&self.0).iter_mut() {
             let Some(view) = looked.view.upgrade() else { continue };
             let read_count = view.read_count();
             if looked.let_go != read_count && (also_busy || looked.checked == read_count) {

@@ -13,7 +13,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mio::unix::SourceFd;
@@ -21,6 +21,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::STACK_BYTES;
 use super::background::{BackgroundLoop, Returned, Watcher};
+use crate::locks::lock;
 use crate::net;
 
 struct Beside {
@@ -127,7 +128,7 @@ impl AllBeside {
     fn try_start(&mut self, place: usize, background: BackgroundLoop, makes_up: bool) -> io::Result<()> {
         // What a thread is to begin with goes with it if there is none.
         let kept = Arc::new(Mutex::new(Some(background)));
-        let take = |kept: &Mutex<Option<BackgroundLoop>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = |kept: &Mutex<Option<BackgroundLoop>>| lock(kept).take();
         let begun = Arc::clone(&kept);
         let run = move || {
             let Some(background) = take(&begun) else { return };

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mio::{Poll, Token};
@@ -22,6 +22,7 @@ use shorttail_wire::control::ChaosStatus;
 use super::CoreGauges;
 use super::core::ToNodeCore;
 use super::injector::{Broken, Injected, Injector};
+use crate::locks::lock;
 use crate::net::{Outlet, Timer};
 
 /// No session has this number: they are given from the bottom.
@@ -126,7 +127,7 @@ impl CoreChaos {
     fn publish(&mut self, now: Now) {
         let Injected { delayed, dropped, corrupted } = self.injector.injected();
         self.published_us = now.mono_us;
-        *self.gauges.chaos.lock().unwrap_or_else(PoisonError::into_inner) = ChaosStatus {
+        *lock(&self.gauges.chaos) = ChaosStatus {
             faults: self.injector.faults(now.mono_us),
             delayed_total: delayed,
             dropped_total: dropped,
@@ -161,7 +162,7 @@ impl OrderDesk {
         let mut sum = ChaosStatus::default();
         let Some(cores) = self.cores.get() else { return sum };
         for (_, gauges) in cores {
-            let core = gauges.chaos.lock().unwrap_or_else(PoisonError::into_inner);
+            let core = lock(&gauges.chaos);
             sum.faults.clone_from(&core.faults);
             sum.delayed_total += core.delayed_total;
             sum.dropped_total += core.dropped_total;

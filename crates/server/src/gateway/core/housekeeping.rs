@@ -2,12 +2,12 @@
 //!
 //! Must not know: what its numbers are used for, whose requests are under way.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::Core;
 use super::sessions::Until;
 use crate::gateway::CoreReport;
+use crate::locks::lock;
 
 /// Microseconds between two looks at housekeeping: gauges, idle clients, lost nodes.
 const HOUSEKEEPING_US: u64 = 50_000;
@@ -40,7 +40,7 @@ impl Core {
             return;
         }
         let merged = {
-            let mut opinions = self.totals.opinions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut opinions = lock(&self.totals.opinions);
             opinions.resize_with(self.exchange.core_count(), Default::default);
             std::mem::swap(&mut opinions[self.core], &mut own);
             shorttail_monitor::merge(&opinions.concat())
@@ -91,7 +91,7 @@ impl Core {
         let shares = self.exchange.tenures.shares(self.now);
         let serves = self.exchange.table.is_complete() && self.exchange.tenures.do_all_serve(self.now);
         self.gauges.is_serving.store(serves, Ordering::Release);
-        let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = lock(&self.gauges.published);
         *published = CoreReport { stats, nodes, shares, hurt_total, at_us: self.now.mono_us };
     }
 }

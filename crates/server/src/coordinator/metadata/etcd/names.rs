@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ureq::Error;
@@ -17,6 +17,7 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::NextTimeout;
 
 use crate::control::STACK_BYTES;
+use crate::locks::lock;
 
 /// What was found is looked up again when it is asked for after so long.
 const OLD: Duration = Duration::from_secs(5);
@@ -52,7 +53,7 @@ impl Names {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);
         }
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = lock(&self.places);
         let place = places.entry(name.to_owned()).or_default();
         let mut outcome = place.take(Duration::ZERO);
         if place.under_way.is_none() && (place.addresses.is_empty() || place.is_old()) {
