@@ -4,9 +4,10 @@
 //! It never blocks and never reorders: see [`crate::reply_queue::ReplyQueue`].
 
 use std::net::SocketAddr;
+use std::ops::Add;
 use std::sync::Arc;
 
-use shorttail_units::{ClusterId, CodeShape, Now};
+use shorttail_units::{ClusterId, CodeShape, Now, sum_of};
 
 use crate::latency::CommandLatencies;
 use crate::redis::{ListRoom, RedisCluster};
@@ -235,40 +236,17 @@ impl Counters {
     /// What two cores counted together. Connections and CPU time are the process' own on every core already.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        Counters {
+        sum_of!(self, other: Counters {
+            Add::add: [
+                bytes_read, bytes_written, get_commands, get_hits, get_misses, get_expired, get_flushed,
+                set_commands, touch_commands, touch_hits, touch_misses, delete_hits, delete_misses, incr_hits,
+                incr_misses, decr_hits, decr_misses, cas_hits, cas_misses, cas_badval, flush_commands,
+                meta_commands, auth_commands, auth_errors, store_too_large, store_no_memory, idle_kicks,
+                late_kicks, commands_total, connection_yields,
+            ],
             connections_current: self.connections_current,
             connections_total: self.connections_total,
             connections_rejected: self.connections_rejected,
-            bytes_read: self.bytes_read + other.bytes_read,
-            bytes_written: self.bytes_written + other.bytes_written,
-            get_commands: self.get_commands + other.get_commands,
-            get_hits: self.get_hits + other.get_hits,
-            get_misses: self.get_misses + other.get_misses,
-            get_expired: self.get_expired + other.get_expired,
-            get_flushed: self.get_flushed + other.get_flushed,
-            set_commands: self.set_commands + other.set_commands,
-            touch_commands: self.touch_commands + other.touch_commands,
-            touch_hits: self.touch_hits + other.touch_hits,
-            touch_misses: self.touch_misses + other.touch_misses,
-            delete_hits: self.delete_hits + other.delete_hits,
-            delete_misses: self.delete_misses + other.delete_misses,
-            incr_hits: self.incr_hits + other.incr_hits,
-            incr_misses: self.incr_misses + other.incr_misses,
-            decr_hits: self.decr_hits + other.decr_hits,
-            decr_misses: self.decr_misses + other.decr_misses,
-            cas_hits: self.cas_hits + other.cas_hits,
-            cas_misses: self.cas_misses + other.cas_misses,
-            cas_badval: self.cas_badval + other.cas_badval,
-            flush_commands: self.flush_commands + other.flush_commands,
-            meta_commands: self.meta_commands + other.meta_commands,
-            auth_commands: self.auth_commands + other.auth_commands,
-            auth_errors: self.auth_errors + other.auth_errors,
-            store_too_large: self.store_too_large + other.store_too_large,
-            store_no_memory: self.store_no_memory + other.store_no_memory,
-            idle_kicks: self.idle_kicks + other.idle_kicks,
-            late_kicks: self.late_kicks + other.late_kicks,
-            commands_total: self.commands_total + other.commands_total,
-            connection_yields: self.connection_yields + other.connection_yields,
             shutdown_asked: self.shutdown_asked || other.shutdown_asked,
             debug_time_s: self.debug_time_s,
             cpu_user_us: self.cpu_user_us,
@@ -276,7 +254,7 @@ impl Counters {
             prefixes: self.prefixes.plus(&other.prefixes),
             latencies: self.latencies.plus(&other.latencies),
             resets: self.resets,
-        }
+        })
     }
 }
 

@@ -2,11 +2,12 @@
 //! shapes of codes.
 //!
 //! Must not know: anything else of ShortTail. It has no dependencies and no logic beyond the
-//! legal range of each value and its packing into an integer.
+//! legal range of each value, its packing into an integer, and sums.
 
 mod code_shape;
 mod identity;
 mod slot;
+mod sum;
 mod time;
 mod version;
 

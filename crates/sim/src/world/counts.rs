@@ -1,6 +1,9 @@
 //! What happened in a run, counted.
 
 use std::fmt;
+use std::ops::Add;
+
+use shorttail_units::sum_of;
 
 /// How often something was timed whose length is bounded, and the longest of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -11,12 +14,15 @@ pub struct Timed {
 
 impl Timed {
     pub fn note(&mut self, length_us: u64) {
-        self.add(Timed { count: 1, longest_us: length_us });
+        *self = *self + Timed { count: 1, longest_us: length_us };
     }
+}
 
-    fn add(&mut self, other: Timed) {
-        self.count += other.count;
-        self.longest_us = self.longest_us.max(other.longest_us);
+impl Add for Timed {
+    type Output = Timed;
+
+    fn add(self, other: Timed) -> Timed {
+        Timed { count: self.count + other.count, longest_us: self.longest_us.max(other.longest_us) }
     }
 }
 
@@ -126,67 +132,20 @@ impl Counts {
     }
 
     pub fn add(&mut self, other: &Counts) {
-        self.operations += other.operations;
-        self.answered += other.answered;
-        self.refused += other.refused;
-        self.unknown += other.unknown;
-        self.latency_us_max = self.latency_us_max.max(other.latency_us_max);
-        self.crashes += other.crashes;
-        self.restarts += other.restarts;
-        self.stalls += other.stalls;
-        self.gateway_stalls += other.gateway_stalls;
-        self.coordinator_stalls += other.coordinator_stalls;
-        self.core_stalls += other.core_stalls;
-        self.breaks += other.breaks;
-        self.slowdowns += other.slowdowns;
-        self.cuts += other.cuts;
-        self.coordinator_cuts += other.coordinator_cuts;
-        self.rotten_bits += other.rotten_bits;
-        self.misreads += other.misreads;
-        self.losses += other.losses;
-        self.partings += other.partings;
-        self.takeovers += other.takeovers;
-        self.handovers += other.handovers;
-        self.coordinator_crashes += other.coordinator_crashes;
-        self.store_absences += other.store_absences;
-        self.reigns += other.reigns;
-        self.saves_refused += other.saves_refused;
-        self.store_slow_us += other.store_slow_us;
-        self.resignations += other.resignations;
-        self.changes_over += other.changes_over;
-        self.tenures_handed_over += other.tenures_handed_over;
-        self.tenures_united += other.tenures_united;
-        self.tenures_taken_over += other.tenures_taken_over;
-        self.victim_changes += other.victim_changes;
-        self.joins += other.joins;
-        self.drains += other.drains;
-        self.removals += other.removals;
-        self.flips += other.flips;
-        self.flips_noticed += other.flips_noticed;
-        self.steps.iter_mut().zip(other.steps).for_each(|(own, other)| *own += other);
-        self.parts_forwarded += other.parts_forwarded;
-        self.parts_returned += other.parts_returned;
-        self.flushes_due += other.flushes_due;
-        self.outages.add(other.outages);
-        self.hand_overs_timed.add(other.hand_overs_timed);
-        self.requests_timed.add(other.requests_timed);
-        self.prompt.add(other.prompt);
-        self.degraded_reads += other.degraded_reads;
-        self.near_reads += other.near_reads;
-        self.appends_put += other.appends_put;
-        self.rooms_left += other.rooms_left;
-        self.places_told += other.places_told;
-        self.copies_made += other.copies_made;
-        self.memories_opened += other.memories_opened;
-        self.frees += other.frees;
-        self.seals += other.seals;
-        self.folds += other.folds;
-        self.installs += other.installs;
-        self.rebuilds += other.rebuilds;
-        self.rebuild_failures += other.rebuild_failures;
-        self.corruptions_found += other.corruptions_found;
-        self.corruptions_repaired += other.corruptions_repaired;
-        self.stripes_audited += other.stripes_audited;
-        self.acknowledgements_audited += other.acknowledgements_audited;
+        *self = sum_of!(self, other: Counts {
+            Add::add: [
+                operations, answered, refused, unknown, crashes, restarts, stalls, gateway_stalls,
+                coordinator_stalls, core_stalls, breaks, slowdowns, cuts, coordinator_cuts, rotten_bits,
+                misreads, losses, partings, takeovers, handovers, coordinator_crashes, store_absences, reigns,
+                saves_refused, store_slow_us, resignations, changes_over, tenures_handed_over, tenures_united,
+                tenures_taken_over, victim_changes, joins, drains, removals, flips, flips_noticed,
+                parts_forwarded, parts_returned, flushes_due, outages, hand_overs_timed, requests_timed, prompt,
+                degraded_reads, near_reads, appends_put, rooms_left, places_told, copies_made, memories_opened,
+                frees, seals, folds, installs, rebuilds, rebuild_failures, corruptions_found,
+                corruptions_repaired, stripes_audited, acknowledgements_audited,
+            ],
+            latency_us_max: self.latency_us_max.max(other.latency_us_max),
+            steps: std::array::from_fn(|step| self.steps[step] + other.steps[step]),
+        });
     }
 }

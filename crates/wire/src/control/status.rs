@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use shorttail_chaos::Fault;
 use shorttail_policy::Policy;
+use shorttail_units::sum_of;
 
 use super::{HEARTBEAT_MS, LatencyHistogram, NodeStage, NodeState, Standing, TenureState};
 
@@ -235,39 +236,18 @@ impl NodeSeen {
 impl StoreTotals {
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        let sum = u64::saturating_add;
-        StoreTotals {
-            objects: sum(self.objects, other.objects),
-            bytes_stored: sum(self.bytes_stored, other.bytes_stored),
-            stored_total: sum(self.stored_total, other.stored_total),
-            stores_refused_total: sum(self.stores_refused_total, other.stores_refused_total),
-            evicted_total: sum(self.evicted_total, other.evicted_total),
-            expired_total: sum(self.expired_total, other.expired_total),
-            near_reads_total: sum(self.near_reads_total, other.near_reads_total),
-            appends_put_total: sum(self.appends_put_total, other.appends_put_total),
-            degraded_reads_total: sum(self.degraded_reads_total, other.degraded_reads_total),
-            hedges_sent_total: sum(self.hedges_sent_total, other.hedges_sent_total),
-            hedges_won_total: sum(self.hedges_won_total, other.hedges_won_total),
-            hedge_budget_exhausted_total: sum(self.hedge_budget_exhausted_total, other.hedge_budget_exhausted_total),
-            late_bound_total: sum(self.late_bound_total, other.late_bound_total),
-            cancelled_total: sum(self.cancelled_total, other.cancelled_total),
-            redirected_writes_total: sum(self.redirected_writes_total, other.redirected_writes_total),
-            slices_judged_total: sum(self.slices_judged_total, other.slices_judged_total),
-            renewals_failed_total: sum(self.renewals_failed_total, other.renewals_failed_total),
-            messages_damaged_total: sum(self.messages_damaged_total, other.messages_damaged_total),
-            chunks_missing: sum(self.chunks_missing, other.chunks_missing),
-            stripes_stranded: sum(self.stripes_stranded, other.stripes_stranded),
-            chunks_rebuilt_total: sum(self.chunks_rebuilt_total, other.chunks_rebuilt_total),
-            bytes_rebuilt_total: sum(self.bytes_rebuilt_total, other.bytes_rebuilt_total),
-            chunks_to_rebuild: sum(self.chunks_to_rebuild, other.chunks_to_rebuild),
-            repair_bytes_per_s: sum(self.repair_bytes_per_s, other.repair_bytes_per_s),
+        sum_of!(self, other: StoreTotals {
+            u64::saturating_add: [
+                objects, bytes_stored, stored_total, stores_refused_total, evicted_total, expired_total,
+                near_reads_total, appends_put_total, degraded_reads_total, hedges_sent_total, hedges_won_total,
+                hedge_budget_exhausted_total, late_bound_total, cancelled_total, redirected_writes_total,
+                slices_judged_total, renewals_failed_total, messages_damaged_total, chunks_missing,
+                stripes_stranded, chunks_rebuilt_total, bytes_rebuilt_total, chunks_to_rebuild,
+                repair_bytes_per_s, chunks_moved_total, bytes_moved_total, move_bytes_per_s, moves_stranded,
+            ],
             lost_of_stripe_max: self.lost_of_stripe_max.max(other.lost_of_stripe_max),
             lost_of_readable_max: self.lost_of_readable_max.max(other.lost_of_readable_max),
-            chunks_moved_total: sum(self.chunks_moved_total, other.chunks_moved_total),
-            bytes_moved_total: sum(self.bytes_moved_total, other.bytes_moved_total),
-            move_bytes_per_s: sum(self.move_bytes_per_s, other.move_bytes_per_s),
-            moves_stranded: sum(self.moves_stranded, other.moves_stranded),
-        }
+        })
     }
 
     /// What was counted, without what is so at present only.
