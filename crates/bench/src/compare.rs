@@ -60,20 +60,18 @@ pub struct CompareOptions {
 }
 
 /// What was measured: one system, one operation, one number of connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 struct Cell {
     system: &'static str,
     operation: &'static str,
     connections: usize,
 }
 
-/// One measurement.
+/// Of a cell: of one round, or medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
-struct Sample {
-    round: usize,
-    system: &'static str,
-    operation: &'static str,
-    connections: usize,
+struct Figures {
+    #[serde(flatten)]
+    cell: Cell,
     throughput_per_s: f64,
     p50_us: f64,
     p99_us: f64,
@@ -81,6 +79,14 @@ struct Sample {
     cpu_us_per_operation: f64,
     /// CPU microseconds per operation, by role.
     roles: BTreeMap<&'static str, CpuSeconds>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Sample {
+    round: usize,
+    #[serde(flatten)]
+    figures: Figures,
     client_cpu_us_per_operation: f64,
     errors: u64,
     verification: VerificationReport,
@@ -89,16 +95,8 @@ struct Sample {
 /// Medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 struct Median {
-    system: &'static str,
-    operation: &'static str,
-    connections: usize,
-    throughput_per_s: f64,
-    p50_us: f64,
-    p99_us: f64,
-    p99_9_us: f64,
-    cpu_us_per_operation: f64,
-    /// CPU microseconds per operation, by role.
-    roles: BTreeMap<&'static str, CpuSeconds>,
+    #[serde(flatten)]
+    figures: Figures,
     /// Each figure divided by that of the first system compared, if there is one.
     ratios: Option<Ratios>,
 }
@@ -189,8 +187,7 @@ fn measure_system(
     running: &Running,
     samples: &mut Vec<Sample>,
 ) -> anyhow::Result<()> {
-    let mut base = LoadOptions::with_defaults();
-    running.aim(&mut base);
+    let mut base = running.load();
     base.keys = options.keys;
     base.key_choice = Some(options.key_choice);
     base.key_size = Some(SizeDistribution::Fixed(options.key_size));
@@ -235,17 +232,18 @@ fn sample(round: usize, cell: Cell, running: &Running, report: LoadReport) -> an
         let role = roles.entry(running.role_of(server.pid)).or_default();
         *role = role.plus(per_operation(server.cpu));
     }
-    Ok(Sample {
-        round,
-        system: cell.system,
-        operation: cell.operation,
-        connections: cell.connections,
+    let figures = Figures {
+        cell,
         throughput_per_s: report.throughput_per_s,
         p50_us: report.latency.p50_us,
         p99_us: report.latency.p99_us,
         p99_9_us: report.latency.p99_9_us,
         cpu_us_per_operation: roles.values().map(|cpu| cpu.total()).sum(),
         roles,
+    };
+    Ok(Sample {
+        round,
+        figures,
         client_cpu_us_per_operation: per_operation(report.cpu.client).total(),
         errors: report.error_count,
         verification: report.verification,
@@ -255,52 +253,46 @@ fn sample(round: usize, cell: Cell, running: &Running, report: LoadReport) -> an
 fn medians(samples: &[Sample]) -> Vec<Median> {
     let mut cells: Vec<Cell> = Vec::new();
     for sample in samples {
-        let Sample { system, operation, connections, .. } = *sample;
-        let cell = Cell { system, operation, connections };
+        let cell = sample.figures.cell;
         if !cells.contains(&cell) {
             cells.push(cell);
         }
     }
     let mut medians: Vec<Median> = cells.iter().map(|cell| median_of_cell(samples, *cell)).collect();
-    let first = cells.first().map(|cell| cell.system);
-    for index in 0..medians.len() {
-        let base = medians.iter().find(|base| {
-            Some(base.system) == first
-                && base.operation == medians[index].operation
-                && base.connections == medians[index].connections
-        });
-        medians[index].ratios = base.map(|base| medians[index].divided_by(base));
+    for (index, cell) in cells.iter().enumerate() {
+        let base = find(&medians, Cell { system: cells[0].system, ..*cell });
+        medians[index].ratios = base.map(|base| medians[index].figures.divided_by(base));
     }
     medians
 }
 
-fn median_of_cell(samples: &[Sample], cell: Cell) -> Median {
-    let of_cell = |sample: &&Sample| {
-        (sample.system, sample.operation, sample.connections) == (cell.system, cell.operation, cell.connections)
-    };
-    let mine: Vec<&Sample> = samples.iter().filter(of_cell).collect();
-    let over = |figure: &dyn Fn(&Sample) -> f64| median(mine.iter().map(|sample| figure(sample)));
-    let role_names = mine.iter().flat_map(|sample| sample.roles.keys().copied());
-    let role = |name: &'static str| {
-        let used = |sample: &Sample| sample.roles.get(name).copied().unwrap_or_default();
-        CpuSeconds { user: over(&|sample| used(sample).user), system: over(&|sample| used(sample).system) }
-    };
-    Median {
-        system: cell.system,
-        operation: cell.operation,
-        connections: cell.connections,
-        throughput_per_s: over(&|sample| sample.throughput_per_s),
-        p50_us: over(&|sample| sample.p50_us),
-        p99_us: over(&|sample| sample.p99_us),
-        p99_9_us: over(&|sample| sample.p99_9_us),
-        cpu_us_per_operation: over(&|sample| sample.cpu_us_per_operation),
-        roles: role_names.map(|name| (name, role(name))).collect(),
-        ratios: None,
-    }
+fn find(medians: &[Median], cell: Cell) -> Option<&Figures> {
+    medians.iter().map(|median| &median.figures).find(|figures| figures.cell == cell)
 }
 
-impl Median {
-    fn divided_by(&self, base: &Median) -> Ratios {
+fn median_of_cell(samples: &[Sample], cell: Cell) -> Median {
+    let all = samples.iter().map(|sample| &sample.figures);
+    let mine: Vec<&Figures> = all.filter(|figures| figures.cell == cell).collect();
+    let over = |figure: &dyn Fn(&Figures) -> f64| median(mine.iter().map(|figures| figure(figures)));
+    let role_names = mine.iter().flat_map(|figures| figures.roles.keys().copied());
+    let role = |name: &'static str| {
+        let used = |figures: &Figures| figures.roles.get(name).copied().unwrap_or_default();
+        CpuSeconds { user: over(&|figures| used(figures).user), system: over(&|figures| used(figures).system) }
+    };
+    let figures = Figures {
+        cell,
+        throughput_per_s: over(&|figures| figures.throughput_per_s),
+        p50_us: over(&|figures| figures.p50_us),
+        p99_us: over(&|figures| figures.p99_us),
+        p99_9_us: over(&|figures| figures.p99_9_us),
+        cpu_us_per_operation: over(&|figures| figures.cpu_us_per_operation),
+        roles: role_names.map(|name| (name, role(name))).collect(),
+    };
+    Median { figures, ratios: None }
+}
+
+impl Figures {
+    fn divided_by(&self, base: &Figures) -> Ratios {
         Ratios {
             throughput: self.throughput_per_s / base.throughput_per_s,
             p50: self.p50_us / base.p50_us,
@@ -316,21 +308,17 @@ mod tests {
     use super::*;
 
     fn sample(system: &'static str, round: usize, throughput_per_s: f64, cpu: f64) -> Sample {
-        Sample {
-            round,
-            system,
-            operation: "get",
-            connections: 64,
+        let figures = Figures {
+            cell: Cell { system, operation: "get", connections: 64 },
             throughput_per_s,
             p50_us: 10.0,
             p99_us: 20.0,
             p99_9_us: 30.0,
             cpu_us_per_operation: cpu,
             roles: BTreeMap::from([("server", CpuSeconds { user: cpu / 2.0, system: cpu / 2.0 })]),
-            client_cpu_us_per_operation: 1.0,
-            errors: 0,
-            verification: VerificationReport::default(),
-        }
+        };
+        let verification = VerificationReport::default();
+        Sample { round, figures, client_cpu_us_per_operation: 1.0, errors: 0, verification }
     }
 
     #[test]
@@ -344,7 +332,7 @@ mod tests {
             sample("shorttail", 3, 1.0, 70.0),
         ];
         let medians = medians(&samples);
-        assert_eq!((medians[0].throughput_per_s, medians[1].throughput_per_s), (100.0, 80.0));
+        assert_eq!((medians[0].figures.throughput_per_s, medians[1].figures.throughput_per_s), (100.0, 80.0));
         assert_eq!(medians[1].ratios.expect("the first system was measured").cpu_per_operation, 7.0 / 4.0);
         let goals = goals(&medians);
         let met: Vec<(f64, bool)> = goals.iter().map(|goal| (goal.ratio, goal.met)).collect();

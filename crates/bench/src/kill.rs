@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::admin::{NodeStatus, Status};
 use crate::beside::{Beside, LoadEnd};
-use crate::load::{self, KeyChoiceName, LoadOptions};
+use crate::load::{self, KeyChoiceName};
 use crate::output::{OutputOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::report::LoadReport;
@@ -99,12 +99,13 @@ struct Results {
 pub fn run(options: KillOptions) -> anyhow::Result<()> {
     let running = match &options.admin {
         Some(admin) => Running::found(admin)?,
-        None => Running::shorttail(&options.cluster, (8, "rs:4+2"), node_memory_mib(&options))?,
+        None => {
+            Running::shorttail(&options.cluster, (8, "rs:4+2"), options.value_size.objects_mib(options.keys) + 256)?
+        }
     };
     let status = Status::get(running.admin.as_deref().context("the cluster has no admin address")?)?;
     let victims = victims(&options, &status.nodes)?;
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
+    let mut load = running.load();
     load.workload = Some(options.workload);
     load.deletes = options.deletes;
     load.keys = options.keys;
@@ -129,11 +130,6 @@ pub fn run(options: KillOptions) -> anyhow::Result<()> {
     }
     ensure!(results.failures.is_empty(), "{}", results.failures.join("; "));
     Ok(())
-}
-
-fn node_memory_mib(options: &KillOptions) -> u64 {
-    let object_bytes = (options.value_size.largest() + 256) as u64;
-    u64::from(options.keys) * object_bytes / (1 << 20) + 256
 }
 
 /// Which node dies when, in the order of time.

@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use crate::admin::code_redundancy;
-use crate::load::{self, LoadOptions};
+use crate::load;
 use crate::output::{GoalOptions, write_results};
 use crate::peers::{ClusterOptions, Running, System};
 use crate::process::{self, Memory};
@@ -105,8 +105,7 @@ fn is_missed(row: &Row) -> bool {
 fn measure(options: &MemoryOptions, system: System, value_bytes: usize) -> anyhow::Result<Row> {
     let running = start(options, system, value_bytes)?;
     let (empty, _) = sum(&running)?;
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
+    let mut load = running.load();
     load.keys = options.objects;
     load.key_size = Some(SizeDistribution::Fixed(options.key_size));
     load.value_size = Some(SizeDistribution::Fixed(value_bytes));

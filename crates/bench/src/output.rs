@@ -19,6 +19,15 @@ pub struct OutputOptions {
     pub quiet: bool,
 }
 
+impl OutputOptions {
+    /// How far it is, for who did not ask for silence.
+    pub fn tell(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+}
+
 /// Of a measurement that is judged.
 #[derive(Clone, Debug, clap::Args)]
 pub struct GoalOptions {

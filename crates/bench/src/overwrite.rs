@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::admin::Status;
 use crate::beside::{Beside, LoadEnd};
 use crate::limits::STATUS_LAG_SECONDS;
-use crate::load::{self, KeyChoiceName, LoadOptions};
+use crate::load::{self, KeyChoiceName};
 use crate::output::{OutputOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::report::LoadReport;
@@ -82,8 +82,7 @@ struct Results {
 pub fn run(options: OverwriteOptions) -> anyhow::Result<()> {
     let running = find_or_start(&options)?;
     let admin = running.admin.clone().context("the cluster has no admin address")?;
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
+    let mut load = running.load();
     load.workload = Some(Workload::Set);
     load.keys = options.keys;
     load.key_choice = Some(options.key_choice);

@@ -228,12 +228,15 @@ impl Running {
         })
     }
 
-    /// Points a load at this system.
-    pub fn aim(&self, options: &mut LoadOptions) {
-        options.target = self.target.clone();
-        options.protocol = self.protocol;
-        options.wait = self.wait_replicas;
-        options.server_pids = self.pids.iter().map(|one| one.pid).collect();
+    /// A load of this system, otherwise as without flags.
+    pub fn load(&self) -> LoadOptions {
+        LoadOptions {
+            target: self.target.clone(),
+            protocol: self.protocol,
+            wait: self.wait_replicas,
+            server_pids: self.pids.iter().map(|one| one.pid).collect(),
+            ..LoadOptions::with_defaults()
+        }
     }
 
     /// Where to order faults of our own cluster.

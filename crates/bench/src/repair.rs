@@ -204,7 +204,7 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let (mut runs, mut all) = (Vec::new(), PhaseSamples::default());
     for number in 1..=options.runs {
         if options.runs > 1 {
-            tell(&options, &format!("run {number} of {}", options.runs));
+            options.output.tell(&format!("run {number} of {}", options.runs));
         }
         let (run, samples) = run_once(&options)?;
         runs.push(run);
@@ -234,13 +234,13 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
 fn run_once(options: &RepairOptions) -> anyhow::Result<(Run, PhaseSamples)> {
     let name = options.cluster.code.as_deref().unwrap_or("rs:4+2");
     let code = Code::parse(name)?;
-    tell(options, "measuring what the loopback and decoding could do");
+    options.output.tell("measuring what the loopback and decoding could do");
     let mut estimator = Estimator::new(&code, options.chunk_mib << 20)?;
     let bytes = options.chunk_mib << 20;
     let estimates = sorted(|| estimator.measure(bytes))?;
     let estimates_new = sorted(|| estimator.measure_into_new(bytes))?;
     let [estimate, estimate_new] = [&estimates, &estimates_new].map(|all| all[ESTIMATES / 2]);
-    tell(options, "starting the cluster");
+    options.output.tell("starting the cluster");
     let grace_seconds = options.grace_seconds.to_string();
     let grace = [
         "--retire-after",
@@ -259,7 +259,7 @@ fn run_once(options: &RepairOptions) -> anyhow::Result<(Run, PhaseSamples)> {
     let shares = Shares::of(options, &status)?;
     let filling = load_of(options, &running, shares.filler_keys, SizeDistribution::Fixed(options.filler_bytes));
     let (count, bytes) = (shares.filler_keys, options.filler_bytes);
-    tell(options, &format!("filling {} nodes with {count} values of {bytes} B", status.nodes.len()));
+    options.output.tell(&format!("filling {} nodes with {count} values of {bytes} B", status.nodes.len()));
     let filler = Filler::store(LoadOptions { key_prefix: "filler".to_owned(), pipeline: FILL_PIPELINE, ..filling })?;
     let load = LoadOptions {
         workload: Some(options.workload),
@@ -280,7 +280,7 @@ fn run_once(options: &RepairOptions) -> anyhow::Result<(Run, PhaseSamples)> {
     let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
     let course = beside.finish()?.context("the load never began")?;
     load::check(&report)?;
-    tell(options, "reading back what the nodes were filled with");
+    options.output.tell("reading back what the nodes were filled with");
     let filler = filler.finish()?;
     let slowest = phases::slowest(&samples, course.given_up_s..course.whole_s);
     let samples = PhaseSamples::of(&samples, &course);
@@ -355,20 +355,13 @@ impl Shares {
 const RECORD_BYTES: usize = 40;
 
 fn load_of(options: &RepairOptions, running: &Running, keys: u32, value_size: SizeDistribution) -> LoadOptions {
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
+    let mut load = running.load();
     load.keys = keys;
     load.value_size = Some(value_size);
     load.connections = options.connections;
     load.seed = options.seed;
     load.output.quiet = options.output.quiet;
     load
-}
-
-fn tell(options: &RepairOptions, text: &str) {
-    if !options.output.quiet {
-        eprintln!("{text}");
-    }
 }
 
 fn kill_and_watch(
@@ -385,12 +378,12 @@ fn kill_and_watch(
     ensure!(!load.within(Duration::from_secs_f64(healthy_s)), "the load ended before the kill");
     let counting_from_s = elapsed();
     stolen.healthy_ms = theft.since()?;
-    tell(options, "counting on half of the processors");
+    options.output.tell("counting on half of the processors");
     counting::count_on_half(options.counting_seconds)?;
     let counting_to_s = elapsed();
     stolen.counting_ms = theft.since()?;
     let beside_from_s = elapsed();
-    tell(options, "doing the estimate's work beside the load");
+    options.output.tell("doing the estimate's work beside the load");
     let beside_mb_per_s = work_beside()?.mb_per_s;
     let beside_to_s = elapsed();
     stolen.beside_ms = theft.since()?;
@@ -400,7 +393,7 @@ fn kill_and_watch(
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a node's process id is no id")?;
     kill_process(pid, Signal::KILL).with_context(|| format!("cannot kill node {victim}"))?;
     let killed_s = elapsed();
-    tell(options, &format!("node {victim} is killed"));
+    options.output.tell(&format!("node {victim} is killed"));
     let (mut given_up_s, mut progress) = (None, Vec::new());
     loop {
         let status = Status::get(admin)?;
@@ -408,7 +401,8 @@ fn kill_and_watch(
         if is_given_up && given_up_s.is_none() {
             given_up_s = Some(elapsed());
             stolen.degraded_ms = theft.since()?;
-            tell(options, &format!("its memory is given up: {} chunks are missing", status.repair.chunks_missing));
+            let missing = status.repair.chunks_missing;
+            options.output.tell(&format!("its memory is given up: {missing} chunks are missing"));
         }
         let rebuilt = status.repair.chunks_rebuilt_total - before.repair.chunks_rebuilt_total;
         if given_up_s.is_some() {
@@ -417,7 +411,7 @@ fn kill_and_watch(
         if let Some(given_up_s) = given_up_s.filter(|_| rebuilt > 0 && status.repair.chunks_missing == 0) {
             stolen.repairing_ms = theft.since()?;
             let bytes = status.repair.bytes_rebuilt_total - before.repair.bytes_rebuilt_total;
-            tell(options, &format!("{rebuilt} chunks are rebuilt; the load goes on to its end"));
+            options.output.tell(&format!("{rebuilt} chunks are rebuilt; the load goes on to its end"));
             return Ok(Course {
                 counting_from_s,
                 counting_to_s,

@@ -83,6 +83,11 @@ impl SizeDistribution {
             _ => VALUE_TAIL_BYTES_MAX,
         }
     }
+
+    /// MiB of so many objects with values of these sizes at most, key and what is beside them included.
+    pub fn objects_mib(&self, object_count: u32) -> u64 {
+        u64::from(object_count) * (self.largest() + 256) as u64 / (1 << 20)
+    }
 }
 
 fn etc_value(u: f64) -> usize {

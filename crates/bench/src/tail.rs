@@ -219,8 +219,7 @@ fn loaded(options: &TailOptions, flags: &[&str]) -> anyhow::Result<Running> {
 }
 
 fn node_memory_mib(options: &TailOptions) -> u64 {
-    let object_bytes = (options.value_size.largest() + 256) as u64;
-    u64::from(options.keys) * object_bytes / (1 << 20) + 256
+    options.value_size.objects_mib(options.keys) + 256
 }
 
 fn preload(options: &TailOptions, running: &Running) -> anyhow::Result<()> {
@@ -232,8 +231,7 @@ fn preload(options: &TailOptions, running: &Running) -> anyhow::Result<()> {
 
 /// Half reads, half writes of keys that are all alike: most of them lie on nodes and not in open stripes.
 fn base(options: &TailOptions, running: &Running) -> LoadOptions {
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
+    let mut load = running.load();
     load.workload = Some(Workload::A);
     load.keys = options.keys;
     load.key_choice = Some(KeyChoiceName::Uniform);

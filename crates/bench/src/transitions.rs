@@ -112,12 +112,12 @@ pub fn run(options: TransitionsOptions) -> anyhow::Result<()> {
         rows: Vec::new(),
     };
     for memory in [Memory::Kept, Memory::Lost] {
-        let mut cluster = Cluster::start(&options.cluster, memory, node_memory_mib(&options))?;
+        let mut cluster = Cluster::start(&options.cluster, memory, options.value_size.objects_mib(options.keys) + 128)?;
         ensure!(cluster.node_count() > APART, "--nodes must be more than {APART}");
         results.nodes = cluster.node_count();
         with_load(&options, &mut cluster, memory, &mut results)?;
         for nodes_failed in [1, 2] {
-            tell(&options, &format!("memory {}, without load, {nodes_failed} node(s)", table::name(memory)));
+            options.output.tell(&format!("memory {}, without load, {nodes_failed} node(s)", table::name(memory)));
             let fail = |repetition| {
                 std::thread::sleep(PAUSE);
                 cluster.fail_and_return(&victims(repetition, nodes_failed, results.nodes), away(&options))
@@ -131,19 +131,8 @@ pub fn run(options: TransitionsOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn node_memory_mib(options: &TransitionsOptions) -> u64 {
-    let object_bytes = (options.value_size.largest() + 256) as u64;
-    u64::from(options.keys) * object_bytes / (1 << 20) + 128
-}
-
 fn away(options: &TransitionsOptions) -> Duration {
     Duration::from_millis(options.away_ms)
-}
-
-fn tell(options: &TransitionsOptions, text: &str) {
-    if !options.output.quiet {
-        eprintln!("{text}");
-    }
 }
 
 /// Each time others, so that no node is special.
@@ -198,7 +187,7 @@ fn fail_on_time(
     let mut rows = Vec::new();
     let mut due = PAUSE;
     for nodes_failed in [1, 2] {
-        tell(options, &format!("memory {}, with load, {nodes_failed} node(s)", table::name(memory)));
+        options.output.tell(&format!("memory {}, with load, {nodes_failed} node(s)", table::name(memory)));
         let (mut repetitions, from) = (Vec::new(), due);
         for repetition in 0..options.repetitions {
             std::thread::sleep(due.saturating_sub(began.elapsed()));
@@ -213,8 +202,7 @@ fn fail_on_time(
 }
 
 fn load_of(options: &TransitionsOptions, cluster: &Cluster) -> LoadOptions {
-    let mut load = LoadOptions::with_defaults();
-    cluster.running.aim(&mut load);
+    let mut load = cluster.running.load();
     // Processes that are killed would leave their part out.
     load.server_pids.clear();
     load.workload = Some(options.workload);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Median, Ratios};
+use super::{Cell, Median, Ratios, find};
 use crate::peers::System;
 
 /// A promise about a ratio of medians.
@@ -16,13 +16,9 @@ pub struct Goal {
 
 /// What the project promises, for the cells that were measured.
 pub fn goals(medians: &[Median]) -> Vec<Goal> {
-    let ratio = |operation: &str, connections: usize, peer: System, figure: fn(&Ratios) -> f64| {
-        let find = |system: System| {
-            medians.iter().find(|median| {
-                median.system == system.name() && median.operation == operation && median.connections == connections
-            })
-        };
-        Some(figure(&find(System::Shorttail)?.divided_by(find(peer)?)))
+    let ratio = |operation: &'static str, connections: usize, peer: System, figure: fn(&Ratios) -> f64| {
+        let of = |system: System| find(medians, Cell { system: system.name(), operation, connections });
+        Some(figure(&of(System::Shorttail)?.divided_by(of(peer)?)))
     };
     let at_most = |name, ratio: Option<f64>, bound| ratio.map(|ratio| Goal { name, ratio, bound, met: ratio <= bound });
     let at_least =

@@ -175,8 +175,7 @@ fn points(runs: &[Run]) -> Vec<Point> {
 }
 
 fn reads(options: &TailOptions, running: &Running) -> LoadOptions {
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
+    let mut load = running.load();
     load.workload = Some(Workload::C);
     (load.keys, load.key_choice) = (KEYS, Some(KeyChoiceName::Uniform));
     load.value_size = Some(SizeDistribution::Fixed(VALUE_BYTES));

@@ -100,8 +100,7 @@ pub fn measure(
 const NODE_MEMORY_MIB: u64 = 256;
 
 fn workload(options: &ShorttailOptions, figure: Figure, running: &Running) -> LoadOptions {
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
+    let mut load = running.load();
     (load.connections, load.warm_up, load.seed, load.output.quiet) =
         (options.connections, options.warm_up, options.seed, true);
     // A slow node must show as latency, not as an error.
