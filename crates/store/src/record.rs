@@ -118,6 +118,16 @@ impl<'a> Record<'a> {
         Record { kind: RecordKind::Object, version, expiry: None, flags: 0, cas: None, attributes: 0, key, value }
     }
 
+    /// `horizon`: the bytes of a stripe's id.
+    pub fn tombstone(key: &'a [u8], horizon: &'a [u8; 8], version: Version) -> Self {
+        Record { kind: RecordKind::Tombstone, ..Record::object(key, horizon, version) }
+    }
+
+    /// `value`: of a [`Control`].
+    pub fn control(value: &'a [u8], version: Version) -> Self {
+        Record { kind: RecordKind::Control, ..Record::object(b"", value, version) }
+    }
+
     /// The CAS token that a client sees.
     pub fn cas_token(&self) -> u64 {
         self.cas.unwrap_or(self.version.raw())

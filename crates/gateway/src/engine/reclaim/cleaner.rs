@@ -570,7 +570,7 @@ impl Engine {
             let Some(Placed::Sent) = urgency.map(place) else {
                 self.locks.remove(lock);
                 if urgency.is_some() {
-                    let tombstone = Record::object(record.key, &[0; size_of::<StripeId>()], version);
+                    let tombstone = Record::tombstone(record.key, &[0; size_of::<StripeId>()], version);
                     let job = self.jobs.get_mut(key).expect("a job that walks");
                     job.wait_for_place(tombstone.encoded_bytes(self.config.epoch));
                 }

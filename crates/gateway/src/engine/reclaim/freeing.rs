@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shorttail_store::limits::FREE_COUNT_MAX;
-use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_store::record::{Control, Record};
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::NodeRequest;
 
@@ -252,7 +252,7 @@ impl Engine {
         }
         let value = Control::Void(id).encode();
         let version = self.take_version();
-        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
+        let record = Record::control(&value, version);
         let placed = self.append_record(partition, &record, Purpose::Void { stripe: id }, Urgency::Freeing);
         if let Some(emptied) = self.voids.emptied.get_mut(&id).filter(|_| placed.is_ok()) {
             emptied.ending = Ending::Recorded;

@@ -96,8 +96,7 @@ mod tests {
 
     fn tombstone(horizon: StripeId, kept: &mut Kept) {
         let value = horizon.raw().to_le_bytes();
-        let object = Record::object(b"key", &value, Version::new(Epoch(1), 1));
-        kept.add(&Record { kind: RecordKind::Tombstone, ..object }, 30, Epoch(1), true);
+        kept.add(&Record::tombstone(b"key", &value, Version::new(Epoch(1), 1)), 30, Epoch(1), true);
     }
 
     #[test]
@@ -113,7 +112,7 @@ mod tests {
     #[test]
     fn a_tombstone_that_was_left_unsealed_counts_while_anything_inherited_exists() {
         let horizon = id(5).raw().to_le_bytes();
-        let record = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, Version::default()) };
+        let record = Record::tombstone(b"key", &horizon, Version::default());
         let (mut sealed, mut left) = (Kept::default(), Kept::default());
         sealed.add(&record, 30, Epoch(2), true);
         left.add(&record, 30, Epoch(2), false);
@@ -125,9 +124,9 @@ mod tests {
     fn a_void_record_counts_until_it_is_dropped_and_an_object_never() {
         let mut kept = Kept::default();
         let void = Control::Void(id(3)).encode();
-        let object = Record::object(b"", &void, Version::new(Epoch(1), 1));
-        kept.add(&object, 40, Epoch(1), true);
-        kept.add(&Record { kind: RecordKind::Control, ..object }, 40, Epoch(1), true);
+        let version = Version::new(Epoch(1), 1);
+        kept.add(&Record::object(b"", &void, version), 40, Epoch(1), true);
+        kept.add(&Record::control(&void, version), 40, Epoch(1), true);
         assert_eq!(kept.needed_bytes(None, None), 40);
         kept.drop_void(40);
         assert_eq!(kept.needed_bytes(Some(id(1)), None), 0);
@@ -136,7 +135,7 @@ mod tests {
     #[test]
     fn a_floor_counts_while_anything_exists_that_its_owner_inherited() {
         let floor = Control::Floor { floor: Version::new(Epoch(1), 5), horizon: id(6) }.encode();
-        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &floor, Version::new(Epoch(1), 5)) };
+        let record = Record::control(&floor, Version::new(Epoch(1), 5));
         let (mut own, mut inherited) = (Kept::default(), Kept::default());
         own.add(&record, 40, Epoch(1), true);
         inherited.add(&record, 40, Epoch(2), true);
@@ -150,7 +149,7 @@ mod tests {
         let version = |counter| Version::new(Epoch(1), counter);
         for counter in [3, 7, 5] {
             let order = Control::FlushDue(UnixMs(1_000 * counter)).encode();
-            let record = Record { kind: RecordKind::Control, ..Record::object(b"", &order, version(counter)) };
+            let record = Record::control(&order, version(counter));
             kept.add(&record, 20, Epoch(1), true);
         }
         assert_eq!([3, 7, 8].map(|first| kept.needed_bytes(None, Some(version(first)))), [20, 20, 0]);

@@ -145,7 +145,7 @@ fn is_readable(code: &Code, lost: ChunkSet) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_store::record::{Record, RecordKind};
+    use shorttail_store::record::Record;
     use shorttail_units::{CodeShape, Epoch};
 
     use super::*;
@@ -162,7 +162,7 @@ mod tests {
         let slot = engine.stripes.insert(held);
         let horizon = StripeId::new(Epoch(1), 3).raw().to_le_bytes();
         let version = Version::new(Epoch(1), 1);
-        let tombstone = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, version) };
+        let tombstone = Record::tombstone(b"key", &horizon, version);
         let is_kept = |engine: &Engine| {
             let is_needed = engine.is_needed(PartitionId(3), own, &tombstone);
             (is_needed, engine.may_hold_older(slot), engine.oldest_beside(PartitionId(3), own))

@@ -24,7 +24,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_store::record::{Control, Record};
 use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::lock::LockPhase;
@@ -192,7 +192,7 @@ impl Engine {
     /// Those of these partitions that have a place for a floor, as far as can be told.
     fn with_place(&self, partitions: &BTreeSet<PartitionId>) -> BTreeSet<PartitionId> {
         let value = Control::Floor { floor: Version::default(), horizon: StripeId::default() }.encode();
-        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, Version::default()) };
+        let record = Record::control(&value, Version::default());
         let length = record.longest_bytes();
         let mut found = BTreeSet::new();
         for &partition in partitions {
@@ -235,7 +235,7 @@ impl Engine {
     ) -> Result<(), NotDeclared> {
         let value = control.encode();
         let is_floor = matches!(control, Control::Floor { .. });
-        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
+        let record = Record::control(&value, version);
         if !self.has_place_in(&partitions, record.encoded_bytes(self.config.epoch)) {
             return Err(self.no_place(&partitions));
         }

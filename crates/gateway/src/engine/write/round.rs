@@ -323,7 +323,7 @@ impl Engine {
         // The tombstone may open a stripe of its own: that one is not older than the horizon.
         let horizon = self.next_stripe_id();
         let value = horizon.raw().to_le_bytes();
-        let record = Record { kind: RecordKind::Tombstone, ..Record::object(key, &value, version) };
+        let record = Record::tombstone(key, &value, version);
         self.append_record(partition, &record, purpose, urgency).into()
     }
 

@@ -70,11 +70,11 @@ fn object(counter: u64) -> Record<'static> {
 }
 
 fn tombstone(counter: u64) -> Record<'static> {
-    Record { kind: RecordKind::Tombstone, ..Record::object(KEY, &[9, 0, 0, 0, 0, 0, 0, 0], version(counter)) }
+    Record::tombstone(KEY, &[9, 0, 0, 0, 0, 0, 0, 0], version(counter))
 }
 
 fn control(value: &[u8], counter: u64) -> Record<'_> {
-    Record { kind: RecordKind::Control, ..Record::object(b"", value, version(counter)) }
+    Record::control(value, version(counter))
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn object<'a>(key: &'a [u8], counter: u64) -> Record<'a> {
 }
 
 fn control(value: &[u8], counter: u64) -> Record<'_> {
-    Record { kind: RecordKind::Control, ..Record::object(b"", value, Version::new(Epoch(1), counter)) }
+    Record::control(value, Version::new(Epoch(1), counter))
 }
 
 /// Is what a stripe holds certain?
