@@ -143,7 +143,7 @@ pub fn run(scenario: Option<&Scenario>, after_us: u64, setting: Setting, seed: u
         let value = Value::bytes(&vec![b'a' + (key % 23) as u8; 100 + key * 7 % 200]);
         world.request(0, &format!("key{key}"), Action::Set(value));
     }
-    world.begin_load();
+    world.start_clients();
     let warm_us = world.now_us() + WARM_US;
     world.run_until(warm_us);
     let slow_node = world.holder_of_open(target == Target::Parity).unwrap_or(0);

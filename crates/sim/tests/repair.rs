@@ -173,8 +173,8 @@ fn without_a_spare_node_repair_waits_for_one() {
     let stats = world.engine_stats();
     assert!(stats.totals.stripes_stranded > 0 && stats.totals.chunks_missing > 0, "{stats:?}");
     assert!(!world.is_whole());
-    world.start_again(0);
-    world.start_again(1);
+    world.restart_node(0);
+    world.restart_node(1);
     await_whole(&mut world);
     kill(&mut world, &[2, 3]);
     holds(&mut world, 0..60);

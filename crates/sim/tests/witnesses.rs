@@ -105,7 +105,7 @@ fn who_had_what_is_elsewhere_now_does_not_pass_for_one_that_never_did() {
         fill(&mut world, NAMES);
         kill(&mut world, &[1]);
         await_whole(&mut world);
-        world.start_again(1);
+        world.restart_node(1);
         pass(&mut world, TOLD_US);
         await_whole(&mut world);
         pass(&mut world, TOLD_US);

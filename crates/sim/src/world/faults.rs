@@ -202,11 +202,6 @@ impl World {
         is_all && engines().all(Engine::is_whole)
     }
 
-    /// A node that is down comes back now, empty.
-    pub fn start_again(&mut self, node: usize) {
-        self.restart_node(node);
-    }
-
     /// A node loses its memory and comes back empty.
     pub fn crash_node(&mut self, node: usize, away_us: u64) {
         if self.nodes[node].is_up() {
@@ -214,11 +209,6 @@ impl World {
             self.stop_node(node);
             self.schedule.after(away_us, Event::Restart { node });
         }
-    }
-
-    /// A stalled node goes on now.
-    pub fn go_on(&mut self, node: usize) {
-        self.resume_node(node);
     }
 
     /// Whatever was cut between the gateway and nodes is mended now.

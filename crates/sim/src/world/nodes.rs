@@ -267,13 +267,15 @@ impl World {
         self.nodes[node].memory.as_ref().map_or(0, |memory| memory.spoil_entries(count).expect("memory"))
     }
 
-    pub(super) fn restart_node(&mut self, node: usize) {
+    /// A node that is down comes back now.
+    pub fn restart_node(&mut self, node: usize) {
         if !self.nodes[node].is_up() && self.is_member(node) {
             self.start_node(node);
         }
     }
 
-    pub(super) fn resume_node(&mut self, node: usize) {
+    /// A stalled node goes on now.
+    pub fn resume_node(&mut self, node: usize) {
         if self.network.is_stalled(endpoint_of(node)) {
             self.note(format_args!("node {node} goes on"));
             self.network.resume(endpoint_of(node));

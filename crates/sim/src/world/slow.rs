@@ -114,11 +114,6 @@ impl World {
         held.into_values().for_each(|(session, bytes)| self.reply_leaves_node(node, session, bytes));
     }
 
-    /// Clients ask from now on as the workload has it.
-    pub fn begin_load(&mut self) {
-        self.start_clients();
-    }
-
     /// Requests that were answered so far, in the order of their ends.
     pub fn samples(&self) -> &[Sample] {
         &self.samples

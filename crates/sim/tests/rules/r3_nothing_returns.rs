@@ -60,7 +60,7 @@ fn a_node_that_slept_for_long_brings_nothing_back() {
         }
         pass(&mut world, 500_000);
         world.crash_gateway(5_000);
-        world.go_on(node);
+        world.resume_node(node);
         pass(&mut world, 10_000);
         world.await_serving();
         assert_eq!(get(&mut world, "gone"), None, "node {node}");

@@ -43,7 +43,7 @@ fn an_operation_beyond_a_close_never_shows() {
         let seen = get(&mut world, "key");
         held_alone += u32::from(seen == Some(value(1, 60)));
         world.crash_gateway(5_000);
-        world.go_on(alone);
+        world.resume_node(alone);
         pass(&mut world, 10_000);
         world.await_serving();
         assert_eq!(get(&mut world, "key"), seen, "seed {seed}");
@@ -84,7 +84,7 @@ fn what_lies_in_a_stripe_that_one_owner_never_heard_of_does_not_show_to_the_next
             fill(&mut world, 0, 60);
         }
         world.crash_gateway(5_000);
-        world.go_on(alone);
+        world.resume_node(alone);
         pass(&mut world, 10_000);
         world.await_serving();
         keys.iter().for_each(|key| assert_eq!(get(&mut world, key), None, "seed {seed}"));
@@ -114,7 +114,7 @@ fn an_operation_that_nobody_told_of_never_shows() {
         take_over_mended(&mut world);
         let seen = keys.map(|key| world.ask(key, Action::Get));
         world.crash_gateway(5_000);
-        world.go_on(away);
+        world.resume_node(away);
         pass(&mut world, 10_000);
         world.await_serving();
         for (key, seen) in keys.iter().zip(seen).filter(|(_, seen)| matches!(seen, Outcome::Answered(_))) {

@@ -123,7 +123,8 @@ impl Clients {
 }
 
 impl World {
-    pub(super) fn start_clients(&mut self) {
+    /// Clients ask from now on as the workload has it.
+    pub fn start_clients(&mut self) {
         self.is_active = true;
         for client in 0..self.clients.client_count {
             self.schedule_tick(client);
